@@ -1,0 +1,44 @@
+# make app     the dashboard, on http://127.0.0.1:8501
+# make study   the quick study in the terminal
+# make test    everything that CI runs: lint, types, tests, browser journeys
+# make bench   measure the product itself and print the tables of the README
+# Each target makes .venv with what it needs on first use.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: app study test bench screenshots browser clean
+
+app: .venv/run
+	$(BIN)/streamlit run app.py
+
+study: .venv/run
+	$(BIN)/python -m recompute_core study --preset quick
+
+test: .venv/dev browser
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: .venv/dev
+	$(BIN)/python -m tests.bench
+
+screenshots: .venv/dev browser
+	$(BIN)/python -m tests.browser.screenshots
+
+browser: .venv/dev
+	$(BIN)/python -m tests.browser.chromium
+
+.venv/run: requirements.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+.venv/dev: .venv/run requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,297 @@
+"""The command line: `python -m recompute_core COMMAND`.
+
+Exit codes: 0 adopt, or the command did what it says; 1 keep the original; 2 bad input; 3 undecided;
+4 the run could not be completed.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .errors import Cancelled, InputError, StoreError
+from .spec import PRESETS, WORKLOADS
+
+EXIT_CODES = {"adopt": 0, "keep_original": 1, "undecided": 3}
+
+json_option = click.option(
+    "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
+)
+set_option = click.option(
+    "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one setting; may be repeated."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+def cli() -> None:
+    """Should this training job recompute activations, where, and at what cost?"""
+
+
+@cli.command(epilog="Example: python -m recompute_core study --preset quick --json result.json")
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[SPEC.yaml]")
+@click.option("--preset", "preset_name", metavar="NAME", help=f"A ready study: {', '.join(PRESETS)}.")
+@click.option(
+    "--sweep",
+    "sweeps",
+    multiple=True,
+    metavar="WHAT",
+    help="blocks: recompute 0, 1, 2 … all blocks. seq_len=128,256: one shape a value.",
+)
+@set_option
+@json_option
+def study(
+    file: Path | None,
+    preset_name: str | None,
+    sweeps: tuple[str, ...],
+    settings: tuple[str, ...],
+    json_file: str | None,
+) -> None:
+    """Measure and judge: the whole flow, from the reference update to the verdict."""
+    from .asking import asked
+    from .studies.admission import admit
+    from .studies.store import Store
+
+    spec = asked(preset_name, file, settings, sweeps)
+    _check_writable(json_file)
+    store = Store()
+    admit(spec, store.home)
+    _drive(store, store.create(spec), json_file)
+
+
+@cli.command(epilog="Example: python -m recompute_core resume 20261129-163455-3f9c")
+@click.argument("study_id", metavar="STUDY")
+@json_option
+def resume(study_id: str, json_file: str | None) -> None:
+    """Go on with an interrupted, cancelled or incomplete study."""
+    from .studies.store import Store
+
+    _check_writable(json_file)
+    store = Store()
+    row = store.study(study_id)
+    if row.status == "done":
+        raise InputError(f"study {study_id} is done; there is nothing to resume")
+    _drive(store, study_id, json_file)
+
+
+def _drive(store: Any, study_id: str, json_file: str | None) -> None:
+    from .studies.assemble import assemble
+    from .studies.driver import drive
+    from .terminal import bytes_and_time, progress, reasons, study_table
+
+    done = sum(cell.state == "done" for cell in store.cells(study_id))
+    click.echo(f"Study {study_id} in {store.home}", err=True)
+    with progress(store.study(study_id).spec, done) as listener:
+        drive(store, study_id, listener=listener)
+    row = store.study(study_id)
+    result = assemble(row, store.cells(study_id))
+    if json_file != "-":
+        _print(study_table(result))
+        for line in reasons(result):
+            click.echo(line)
+        click.echo(f"\n{result.sentence}\n{bytes_and_time()}")
+    _write_json(json_file, result.document())
+    sys.exit(4 if row.status != "done" else EXIT_CODES[result.verdict or "undecided"])
+
+
+@cli.command(epilog="Example: python -m recompute_core studies --json -")
+@json_option
+def studies(json_file: str | None) -> None:
+    """List the studies of this RECOMPUTE_HOME, newest first."""
+    from .studies.store import Store
+    from .terminal import studies_table
+
+    rows = Store().studies()
+    if json_file != "-":
+        _print(studies_table(rows)) if rows else click.echo(
+            "No studies yet; 'study --preset quick' makes one."
+        )
+    _write_json(
+        json_file,
+        [
+            {
+                "study_id": row.id,
+                "created_at": row.created_at,
+                "status": row.status,
+                "verdict": row.verdict,
+                "sentence": row.sentence,
+                "spec": row.spec.model_dump(mode="json"),
+            }
+            for row in rows
+        ],
+    )
+
+
+@cli.command(epilog="Example: python -m recompute_core workloads")
+@json_option
+def workloads(json_file: str | None) -> None:
+    """List what can be trained, with every setting and its default."""
+    from rich.table import Table
+
+    facts = {
+        name: {
+            field: {"default": info.default, "help": info.description}
+            for field, info in model.model_fields.items()
+            if field != "name"
+        }
+        for name, model in WORKLOADS.items()
+    }
+    if json_file != "-":
+        for name, model in WORKLOADS.items():
+            table = Table(title=f"{name}: {model.__doc__}", title_justify="left", expand=False)
+            table.add_column("setting")
+            table.add_column("default", justify="right")
+            table.add_column("meaning")
+            for field, about in facts[name].items():
+                table.add_row(f"workload.{field}", str(about["default"]), about["help"])
+            _print(table)
+    _write_json(json_file, facts)
+
+
+@cli.command(epilog="Example: python -m recompute_core plans")
+@json_option
+def plans(json_file: str | None) -> None:
+    """List the named plans."""
+    from rich.table import Table
+
+    from .plans.names import RECIPES
+
+    facts = {recipe.name: recipe.summary for recipe in RECIPES}
+    facts["blocks:0,2,4"] = "Recompute the blocks with these numbers."
+    if json_file != "-":
+        table = Table("plan", "what it does")
+        for name, summary in facts.items():
+            table.add_row(name, summary)
+        _print(table)
+    _write_json(json_file, facts)
+
+
+@cli.command(epilog="Example: python -m recompute_core legality receipts --set workload.norm=batch")
+@click.argument("workload", metavar="WORKLOAD")
+@click.option("--block", metavar="FQN", help="Look at this block alone.")
+@set_option
+@json_option
+def legality(workload: str, block: str | None, settings: tuple[str, ...], json_file: str | None) -> None:
+    """Say which blocks are safe to replay, and why others are not."""
+    from .asking import assign
+    from .spec import parse_spec
+    from .studies.admission import admit
+    from .studies.store import home_folder
+
+    raw: dict[str, Any] = {"workload": workload}
+    for assignment in settings:
+        assign(raw, assignment)
+    spec = parse_spec(raw, "the command line")
+    admit(spec, home_folder())
+    _check_writable(json_file)
+
+    from .checks.legality import check_legality
+    from .terminal import photo_progress
+    from .workloads import build, prepare
+
+    with photo_progress() as progress:
+        prepare(spec.workload, home_folder(), progress)
+    job = build(spec.workload, spec.seed, home_folder())
+    if block is not None and block not in job.blocks:
+        raise InputError(f"--block: no block {block!r}; the blocks are {', '.join(job.blocks)}")
+    found = check_legality(job, spec.checkpoint, spec.seed)
+    chosen = [b for b in found.blocks if block in (None, b.block)]
+    if json_file != "-":
+        for one in chosen:
+            click.echo(f"{one.block}: {one.verdict}")
+            for reason in (*one.reasons, *one.conditions):
+                click.echo(f"  {reason.sentence}")
+    _write_json(json_file, [one.model_dump(mode="json") for one in chosen])
+    sys.exit(0 if all(one.verdict == "legal" for one in chosen) else 1)
+
+
+@cli.command(epilog="Example: python -m recompute_core gate measurements.json")
+@click.argument("measurements", type=click.Path(path_type=Path), metavar="MEASUREMENTS.json")
+@set_option
+@json_option
+def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -> None:
+    """Gate figures that you measured elsewhere; they are labelled supplied.
+
+    The file holds `plain` and `candidate`, each with peak_allocated_mb, median_update_ms and
+    largest_gradient_gap.
+    """
+    from .asking import assign
+    from .supplied import judge_supplied, read_supplied
+
+    raw: dict[str, Any] = {}
+    for assignment in settings:
+        assign(raw, assignment)
+    if set(raw) - {"thresholds"}:
+        raise InputError("--set: gate takes thresholds alone, such as thresholds.peak_ratio=0.9")
+    _check_writable(json_file)
+    verdict = judge_supplied(read_supplied(measurements, raw.get("thresholds", {})))
+    if json_file != "-":
+        for one in verdict["gates"]:
+            observed = "missing" if one["observed"] is None else f"{one['observed']:.4g}"
+            click.echo(
+                f"{one['name']}: {one['outcome']} (supplied {observed}, threshold {one['threshold']:g})"
+            )
+        failed = ", ".join(verdict["failures"])
+        click.echo(f"Keep the original: {failed} failed." if failed else "Adopt: every gate passes.")
+    _write_json(json_file, verdict)
+    sys.exit(EXIT_CODES[verdict["verdict"]])
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def _print(table: Any) -> None:
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table)
+
+
+def _check_writable(json_file: str | None) -> None:
+    """Find out before a long run, not after it, that its result cannot be written."""
+    if json_file in (None, "-"):
+        return
+    try:
+        with open(json_file, "a"):
+            pass
+    except OSError as error:
+        raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
+
+
+def _write_json(json_file: str | None, document: Any) -> None:
+    if json_file is None:
+        return
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    if json_file == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(json_file).write_text(text)
+    except OSError as error:
+        raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one line on standard error."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        _fail(error.format_message(), error.exit_code)
+    except (InputError, StoreError, Cancelled) as error:
+        _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("stopped", 4)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo("error: " + " ".join(message.split()), err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""From what a user typed to a specification: presets, YAML files, `--set` and `--sweep`. No torch."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .errors import InputError
+from .plans.names import first_blocks
+from .spec import StudySpec, parse_spec, preset
+
+
+def asked(
+    preset_name: str | None, file: Path | None, settings: tuple[str, ...], sweeps: tuple[str, ...]
+) -> StudySpec:
+    """The specification that a command line asks for; raises InputError with one line."""
+    if (preset_name is None) == (file is None):
+        raise InputError("give either --preset NAME or a file SPEC.yaml")
+    raw = preset(preset_name) if preset_name is not None else read_yaml(file or Path())
+    origin = f"preset {preset_name}" if preset_name else str(file)
+    for assignment in settings:
+        assign(raw, assignment)
+    for sweep in sweeps:
+        _sweep(raw, sweep, origin)
+    workload = raw.get("workload")
+    if isinstance(workload, dict) and isinstance(workload.get("images"), str) and workload["images"]:
+        workload["images"] = str(Path(workload["images"]).expanduser().absolute())
+    return parse_spec(raw, origin)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping from a file."""
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply") from None
+    if not isinstance(raw, dict):
+        raise InputError(
+            f"{path}: expected a mapping of settings, got {type(raw).__name__}; "
+            "an example is 'workload: gpt'"
+        )
+    return raw
+
+
+def assign(raw: dict[str, Any], assignment: str) -> None:
+    """Apply one `path=value` to plain data; the value is YAML.
+
+    A size of the workload that is set so is taken out of the shapes, which would override it.
+    """
+    path, equals, text = assignment.partition("=")
+    parts = path.split(".")
+    if not equals or not all(parts):
+        raise InputError(f"--set {assignment}: expected path=value, such as workload.seq_len=512")
+    try:
+        value = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError):
+        raise InputError(f"--set {assignment}: the value is not YAML") from None
+    inner = raw
+    for part in parts[:-1]:
+        below = inner.get(part, {})
+        if part == "workload" and isinstance(below, str):
+            below = {"name": below}
+        if not isinstance(below, dict):
+            raise InputError(f"--set {assignment}: {part} has no settings below it")
+        inner[part] = inner = dict(below)
+    inner[parts[-1]] = value
+    if parts[0] == "workload" and len(parts) == 2:
+        _drop_from_shapes(raw, parts[1])
+
+
+def _drop_from_shapes(raw: dict[str, Any], size: str) -> None:
+    shapes = raw.get("shapes")
+    if not isinstance(shapes, list) or not any(isinstance(s, dict) and size in s for s in shapes):
+        return
+    kept: list[Any] = []
+    for shape in shapes:
+        left = {k: v for k, v in shape.items() if k != size} if isinstance(shape, dict) else shape
+        if left not in kept:
+            kept.append(left)
+    raw["shapes"] = kept
+
+
+def _sweep(raw: dict[str, Any], sweep: str, origin: str) -> None:
+    """`blocks`: the selective curve. `size=a,b,c`: one shape for each value."""
+    size, equals, text = sweep.partition("=")
+    if sweep == "blocks":
+        raw["plans"] = list(first_blocks(parse_spec(raw, origin).workload.blocks))
+    elif equals and text:
+        raw["shapes"] = [{size: yaml.safe_load(value)} for value in text.split(",")]
+    else:
+        raise InputError(
+            f"--sweep {sweep}: expected blocks, or a size with its values, such as seq_len=128,256"
+        )

@@ -1,0 +1,243 @@
+"""Is each block safe to replay? Found by replaying it, never by its class name.
+
+Each block is run again on the inputs of a plain forward, and everything a second forward may
+disturb is compared: buffers, Python attributes, inputs, random generators, and its own output.
+Covers one plain training forward; contexts left before backward and state kept outside the model
+(closures of hooks, globals) are not covered here, parity has to catch what they do.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ..results import BlockLegality, Legality, Reason
+from ..spec import CheckpointSettings
+from ..workloads.job import Job
+from ..workloads.update import seed_everything
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_MODULE_INTERNALS = frozenset(vars(nn.Module()))
+
+
+def check_legality(job: Job, settings: CheckpointSettings, seed: int) -> Legality:
+    """The verdict on every candidate block; the job's model is used up by it."""
+    arguments = _captured_arguments(job, seed)
+    return Legality(
+        blocks=tuple(_check_block(job.model, name, arguments.get(name), settings) for name in job.blocks)
+    )
+
+
+def _captured_arguments(job: Job, seed: int) -> dict[str, Arguments]:
+    """What each block is called with in one plain forward, copied."""
+    captured: dict[str, Arguments] = {}
+
+    def capturing(name: str) -> Any:
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            captured.setdefault(name, tree_map(_copied, (args, kwargs)))
+
+        return hook
+
+    with ExitStack() as stack, torch.no_grad():
+        for name in job.blocks:
+            block = job.model.get_submodule(name)
+            handle = block.register_forward_pre_hook(capturing(name), with_kwargs=True)
+            stack.callback(handle.remove)
+        seed_everything(seed)
+        job.model(*job.batch)
+    return captured
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _check_block(
+    model: nn.Module, name: str, arguments: Arguments | None, settings: CheckpointSettings
+) -> BlockLegality:
+    block = model.get_submodule(name)
+    if arguments is None:
+        reason = Reason(code="not_called", block=name, sentence=f"{name} is not called in forward.")
+        return BlockLegality(block=name, verdict="error", reasons=(reason,))
+    args, kwargs = arguments
+    before = _State(model)
+    versions = _versions(arguments)
+    try:
+        with _random_state_kept() as changed, torch.no_grad():
+            first = tree_map(_copied, block(*args, **kwargs))
+            drawn = changed()
+        after = _State(model)
+        with _random_state_kept(), torch.no_grad():
+            second = block(*args, **kwargs)
+    except Exception as error:
+        sentence = f"{name}: running it again raises {type(error).__name__}: {_first_line(error)}"
+        reason = Reason(code="replay_raises", block=name, sentence=sentence)
+        return BlockLegality(block=name, verdict="error", reasons=(reason,))
+    reasons = [
+        *_changed_buffers(name, before, after),
+        *_changed_attributes(name, before, after),
+        *_hooks(name, block, settings),
+    ]
+    if _versions(arguments) != versions:
+        sentence = (
+            f"{name} changes its input in place, so a replay starts from other values; "
+            "make the operation out of place."
+        )
+        reasons.append(Reason(code="input_changed", block=name, sentence=sentence))
+    for generator in ("random", "numpy"):
+        if generator in drawn:
+            sentence = (
+                f"{name} draws from {_GENERATORS[generator]}, whose state checkpoint does not "
+                "restore; a replay draws other numbers. Use torch's generator."
+            )
+            reasons.append(Reason(code="foreign_generator", block=name, sentence=sentence))
+    if not reasons and not _same(first, second):
+        sentence = f"{name} gives another output when it is run again under the same random state."
+        reasons.append(Reason(code="not_repeatable", block=name, sentence=sentence))
+    conditions = []
+    if "torch" in drawn:
+        sentence = f"{name} draws random numbers: legal with the random state preserved."
+        conditions.append(Reason(code="rng_preserved", block=name, sentence=sentence))
+    return BlockLegality(
+        block=name,
+        verdict="illegal" if reasons else "legal",
+        reasons=tuple(reasons),
+        conditions=tuple(conditions),
+    )
+
+
+_GENERATORS = {"random": "Python's random module", "numpy": "NumPy's global generator"}
+
+
+def _changed_buffers(name: str, before: "_State", after: "_State") -> Iterator[Reason]:
+    for buffer, value in before.buffers.items():
+        if not torch.equal(value, after.buffers[buffer]):
+            if buffer.rpartition(".")[2] in _STATISTICS:
+                sentence = (
+                    f"{name}: the running statistic {buffer} moves on every forward, so a replay "
+                    "moves it twice; recompute around it, or use a norm without running statistics."
+                )
+                yield Reason(code="running_statistics", block=name, sentence=sentence)
+            else:
+                sentence = f"{name}: the buffer {buffer} changes on every forward; move it out."
+                yield Reason(code="buffer_changed", block=name, sentence=sentence)
+
+
+def _changed_attributes(name: str, before: "_State", after: "_State") -> Iterator[Reason]:
+    for attribute in sorted(before.attributes.keys() | after.attributes.keys()):
+        old, new = before.attributes.get(attribute), after.attributes.get(attribute)
+        if old != new:
+            sentence = (
+                f"{name}: the attribute {attribute} changes on every forward (a counter, cache or "
+                "tracker), so a replay changes it twice; move it out of the block."
+            )
+            yield Reason(code="attribute_changed", block=name, sentence=sentence)
+
+
+def _hooks(name: str, block: nn.Module, settings: CheckpointSettings) -> Iterator[Reason]:
+    for path, module in block.named_modules():
+        if path == "" and settings.variant == "forward":
+            continue
+        if module._forward_hooks or module._forward_pre_hooks:
+            where = f"{name}.{path}" if path else name
+            advice = "use the variant forward" if path == "" else "remove it or move it out"
+            sentence = f"{where} has a forward hook, which fires again in every replay; {advice}."
+            yield Reason(code="hook_repeats", block=name, sentence=sentence)
+
+
+class _State:
+    """Buffers and Python attributes of a whole model, copied or fingerprinted."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+        self.attributes = {
+            f"{path}.{key}" if path else key: _fingerprint(value)
+            for path, module in model.named_modules()
+            for key, value in vars(module).items()
+            if key not in _MODULE_INTERNALS
+        }
+
+
+def _fingerprint(value: Any, depth: int = 4) -> Any:
+    """What of a Python value a forward may change: numbers, lengths, tensor versions."""
+    if isinstance(value, bool | int | float | complex | str | bytes | None):
+        return repr(value)
+    if isinstance(value, Tensor):
+        return ("tensor", id(value), value._version)
+    if depth == 0:
+        return type(value).__name__
+    if isinstance(value, dict):
+        return {repr(key): _fingerprint(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_fingerprint(item, depth - 1) for item in value]
+    if hasattr(value, "__len__") and hasattr(value, "__iter__"):
+        return (type(value).__name__, len(value))
+    if isinstance(value, torch.Generator):
+        return value.get_state().numpy().tobytes()
+    if hasattr(value, "__dict__") and not isinstance(value, type | nn.Module):
+        return {key: _fingerprint(item, depth - 1) for key, item in vars(value).items()}
+    return type(value).__name__
+
+
+def _versions(arguments: Arguments) -> list[int]:
+    return [leaf._version for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+
+
+def _same(first: Any, second: Any) -> bool:
+    pairs = zip(tree_leaves(first), tree_leaves(second), strict=True)
+    return all(
+        torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a == b
+        for a, b in pairs
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:200]
+
+
+@contextmanager
+def _random_state_kept() -> Iterator[Any]:
+    """Put every random state back at the end; yields a function naming those that have moved."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    numpy_repr = repr(np.random.get_state(legacy=False))
+    devices = _accelerators()
+    with torch.random.fork_rng(devices, device_type=_accelerator_type()):
+        torch_states = [torch.get_rng_state(), *_device_states(devices)]
+
+        def changed() -> set[str]:
+            now = [torch.get_rng_state(), *_device_states(devices)]
+            moved = set()
+            if any(not torch.equal(a, b) for a, b in zip(torch_states, now, strict=True)):
+                moved.add("torch")
+            if random.getstate() != python_state:
+                moved.add("random")
+            if repr(np.random.get_state(legacy=False)) != numpy_repr:
+                moved.add("numpy")
+            return moved
+
+        try:
+            yield changed
+        finally:
+            random.setstate(python_state)
+            np.random.set_state(numpy_state)
+
+
+def _accelerator_type() -> str:
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    return accelerator.type if accelerator else "cuda"
+
+
+def _accelerators() -> list[int]:
+    return [torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
+
+
+def _device_states(devices: list[int]) -> list[Tensor]:
+    module = torch.get_device_module(_accelerator_type()) if devices else None
+    return [module.get_rng_state(index) for index in devices] if module else []

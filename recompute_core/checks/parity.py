@@ -1,0 +1,83 @@
+"""Reference, noise floor, canary and parity: does a recomputed update equal plain's?"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.utils._pytree import tree_map
+from torch.utils.checkpoint import checkpoint
+
+from ..plans.apply import Call, applied
+from ..results import Canary, Noise, Parity, ParityFailed, ParityPassed
+from ..spec import StudySpec
+from ..workloads.job import Job
+from .snapshot import Snapshot, compare, fixed_update
+
+Build = Callable[[], Job]
+"""Makes a fresh job; every update starts from one."""
+
+
+def check_noise(build: Build, spec: StudySpec, reference: Snapshot) -> Noise:
+    """Plain against plain, each from a fresh model: what the device changes by itself."""
+    again = fixed_update(build(), spec.optimizer, spec.seed)
+    return Noise(gaps=compare(reference, again.tensors))
+
+
+def check_canary(build: Build, spec: StudySpec, reference: Snapshot, blocks: tuple[str, ...]) -> Canary:
+    """Break the replay of the plan's first block on purpose, and see whether parity catches it."""
+    job = build()
+    with applied(job.model, blocks[:1], spec.checkpoint, wrap=_broken):
+        found = fixed_update(job, spec.optimizer, spec.seed)
+    broken = Noise(gaps=compare(reference, found.tensors))
+    return Canary(
+        caught=bool(broken.failures(spec.thresholds)),
+        block=blocks[0],
+        break_="every second feature of the replayed block's input is 1 % too large",
+        largest_relative_gap=broken.largest_relative_gap,
+    )
+
+
+def _broken(call: Call) -> Call:
+    calls = 0
+
+    def body(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            args, kwargs = tree_map(_disturbed, (args, kwargs))
+        return call(*args, **kwargs)
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        return checkpoint(body, *args, use_reentrant=False, early_stop=False, **kwargs)
+
+    return broken
+
+
+def _disturbed(value: Any) -> Any:
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    disturbed = value.clone()
+    disturbed[..., ::2] *= 1.01
+    return disturbed
+
+
+def check_parity(
+    build: Build,
+    spec: StudySpec,
+    reference: Snapshot,
+    blocks: tuple[str, ...],
+    noise_floor: float | None,
+) -> Parity:
+    """The plan's update against the reference, under the thresholds declared in `spec`."""
+    job = build()
+    with applied(job.model, blocks, spec.checkpoint):
+        found = fixed_update(job, spec.optimizer, spec.seed)
+    facts = {
+        "gaps": compare(reference, found.tensors),
+        "noise_floor": noise_floor,
+        "block_calls": found.block_calls,
+        "flops": found.flops,
+    }
+    passed = ParityPassed(**facts)
+    failed = passed.failures(spec.thresholds)
+    return ParityFailed(failed=failed, **facts) if failed else passed

@@ -1,0 +1,189 @@
+"""One fixed update, everything it leaves behind, and the comparison of two such snapshots.
+
+A comparison is relative to each tensor's own largest value: an absolute tolerance alone passes
+anything once the loss is scaled down. A missing tensor, another shape or dtype, or a value that is
+not finite is a difference by itself.
+"""
+
+import hashlib
+import random
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..meters.flops import FORMULAS
+from ..plans.apply import Call, shadowed
+from ..results import Gap
+from ..spec import OptimizerSettings
+from ..workloads.job import Job, tensors_digest
+from ..workloads.update import make_optimizer, seed_everything, update
+
+Snapshot = dict[str, Tensor]
+"""`part/name` -> tensor, for the parts of `results.Gap`."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A snapshot with what the update did to get there."""
+
+    tensors: Snapshot
+    block_calls: dict[str, int]
+    flops: int
+
+
+def fixed_update(job: Job, settings: OptimizerSettings, seed: int) -> Observed:
+    """Run the first update of a freshly built job under `seed` and keep what it leaves."""
+    job = replace(job, batch=tuple(_differentiable(t) for t in job.batch))
+    optimizer = make_optimizer(job.model, settings)
+    calls = dict.fromkeys(job.blocks, 0)
+    entering = _EnteringGradient(job.model.get_submodule(job.blocks[0]))
+    counter = FlopCounterMode(display=False, custom_mapping=FORMULAS)
+    with _counted(job, calls), entering, counter:
+        seed_everything(seed)
+        output, loss = update(job, optimizer)
+    tensors: Snapshot = {"loss/": loss.detach(), "rng/torch": torch.get_rng_state()}
+    for index, leaf in enumerate(tree_leaves(output)):
+        if isinstance(leaf, Tensor):
+            tensors[f"output/{index}"] = leaf.detach()
+    for index, given in enumerate(job.batch):
+        if given.grad is not None:
+            tensors[f"input_grad/input {index}"] = given.grad
+    if entering.gradient is not None:
+        tensors[f"input_grad/input of {job.blocks[0]}"] = entering.gradient
+    for name, parameter in job.model.named_parameters():
+        tensors[f"weight/{name}"] = parameter.detach()
+        if parameter.grad is not None:
+            tensors[f"grad/{name}"] = parameter.grad
+    for name, buffer in job.model.named_buffers():
+        tensors[f"buffer/{name}"] = buffer.detach()
+    if job.batch[0].device.type != "cpu":
+        tensors["rng/device"] = torch.get_device_module(job.batch[0].device).get_rng_state()
+    tensors["rng/random"] = _hashed(repr(random.getstate()))
+    tensors["rng/numpy"] = _hashed(repr(np.random.get_state(legacy=False)))
+    return Observed(
+        {key: tensor.cpu().contiguous() for key, tensor in tensors.items()},
+        calls,
+        counter.get_total_flops(),
+    )
+
+
+def save(tensors: Snapshot, path: Path) -> str:
+    """Keep a snapshot as safetensors; returns its digest. Never leaves a half-written file."""
+    partial = path.with_suffix(".partial")
+    save_file(tensors, partial)
+    partial.replace(path)
+    return tensors_digest(sorted(tensors.items()))
+
+
+def load(path: Path) -> Snapshot:
+    """A snapshot kept by `save`."""
+    return load_file(path)
+
+
+def compare(reference: Snapshot, found: Snapshot) -> tuple[Gap, ...]:
+    """The gap of every tensor that either side has, in the reference's order."""
+    keys = [*reference, *(key for key in found if key not in reference)]
+    return tuple(_gap(key, reference.get(key), found.get(key)) for key in keys)
+
+
+def _gap(key: str, reference: Tensor | None, found: Tensor | None) -> Gap:
+    part, _, name = key.partition("/")
+    problem = _incomparable(reference, found)
+    if problem or reference is None or found is None:
+        return Gap(part=part, name=name, absolute=None, relative=None, problem=problem)
+    if torch.equal(reference, found):
+        return Gap(part=part, name=name, absolute=0.0, relative=0.0)
+    wide = torch.complex128 if reference.is_complex() else torch.float64
+    absolute = float((reference.to(wide) - found.to(wide)).abs().max())
+    scale = float(reference.to(wide).abs().max())
+    if scale == 0:
+        problem = f"all zero in the reference, up to {absolute:.2g} here"
+        return Gap(part=part, name=name, absolute=absolute, relative=None, problem=problem)
+    return Gap(part=part, name=name, absolute=absolute, relative=absolute / scale)
+
+
+def _incomparable(reference: Tensor | None, found: Tensor | None) -> str | None:
+    if reference is None or found is None:
+        return "missing" if found is None else "not in the reference"
+    if reference.shape != found.shape:
+        return f"shape {tuple(found.shape)} instead of {tuple(reference.shape)}"
+    if reference.dtype != found.dtype:
+        return f"dtype {found.dtype} instead of {reference.dtype}"
+    if reference.is_floating_point() or reference.is_complex():
+        if not torch.isfinite(found).all():
+            return "not finite"
+        if not torch.isfinite(reference).all():
+            return "not finite in the reference"
+    return None
+
+
+def _differentiable(tensor: Tensor) -> Tensor:
+    if tensor.is_floating_point() or tensor.is_complex():
+        return tensor.detach().clone().requires_grad_()
+    return tensor
+
+
+def _hashed(text: str) -> Tensor:
+    return torch.tensor(list(hashlib.sha256(text.encode()).digest()), dtype=torch.uint8)
+
+
+class _EnteringGradient:
+    """Keeps the gradient that arrives at a block's first floating input."""
+
+    def __init__(self, block: nn.Module) -> None:
+        self.gradient: Tensor | None = None
+        self._block = block
+        self._seen = False
+
+    def __enter__(self) -> "_EnteringGradient":
+        self._handle = self._block.register_forward_pre_hook(self._enter, with_kwargs=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handle.remove()
+
+    def _enter(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._seen:
+            return
+        self._seen = True
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, Tensor) and leaf.requires_grad:
+                leaf.register_hook(self._keep)  # type: ignore[no-untyped-call]
+                return
+
+    def _keep(self, gradient: Tensor) -> None:
+        self.gradient = gradient.detach().clone()
+
+
+class _counted:
+    """Counts the forward calls of each block, replays included."""
+
+    def __init__(self, job: Job, calls: dict[str, int]) -> None:
+        self._shadows = [
+            shadowed(module, "forward", self._counting(name, module.forward, calls))
+            for name in job.blocks
+            for module in [job.model.get_submodule(name)]
+        ]
+
+    def __enter__(self) -> None:
+        for shadow in self._shadows:
+            shadow.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        for shadow in self._shadows:
+            shadow.__exit__(None, None, None)
+
+    @staticmethod
+    def _counting(name: str, call: Call, calls: dict[str, int]) -> Call:
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            calls[name] += 1
+            return call(*args, **kwargs)
+
+        return counting

@@ -1,0 +1,22 @@
+"""The errors a user can cause or meet, each with the exit code the command line gives it.
+
+Anything else that is raised is our own bug and keeps its traceback.
+"""
+
+
+class InputError(ValueError):
+    """Bad input: the message says what is wrong, where, and what would be right."""
+
+    exit_code = 2
+
+
+class StoreError(RuntimeError):
+    """The store cannot be used: not ours, locked, read-only, or the disk is full."""
+
+    exit_code = 4
+
+
+class Cancelled(RuntimeError):
+    """The study was stopped on request; what it had finished is kept."""
+
+    exit_code = 4

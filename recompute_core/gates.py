@@ -1,0 +1,293 @@
+"""Results against thresholds: outcomes, verdicts, and the sentences that state them. Pure functions.
+
+A gate passes when the whole interval of its figure keeps to the threshold, fails when none of it
+does, and is undecided in between. A figure that is missing or not a number never passes.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from .intervals import Interval
+from .results import (
+    Candidate,
+    Gate,
+    Judged,
+    Measured,
+    Outcome,
+    ParityFailed,
+    ParityPassed,
+    Proven,
+    Refused,
+    Verdict,
+)
+from .spec import Thresholds
+
+# --- the receipt project's gate, on supplied figures -------------------------------------------
+
+
+@dataclass(frozen=True)
+class MemoryRun:
+    """Supplied figures of one path: peak in MB, median update in ms, largest gradient gap."""
+
+    peak_allocated_mb: float
+    median_update_ms: float
+    largest_gradient_gap: float
+
+
+def release_failures(
+    reference: MemoryRun, candidate: MemoryRun, thresholds: Thresholds | None = None
+) -> list[str]:
+    """The gates that `candidate` fails against `reference`; empty when it may be released.
+
+    NaN anywhere in a comparison fails that gate.
+    """
+    limits = thresholds or Thresholds()
+    checks = {
+        "gradient parity": candidate.largest_gradient_gap <= limits.gradient_gap,
+        "memory saving": candidate.peak_allocated_mb <= reference.peak_allocated_mb * limits.peak_ratio,
+        "update latency": candidate.median_update_ms <= reference.median_update_ms * limits.update_ratio,
+    }
+    return [name for name, kept in checks.items() if not kept]
+
+
+# --- one gate ------------------------------------------------------------------------------------
+
+
+def outcome_of(interval: Interval | None, threshold: float) -> Outcome:
+    """Where an interval lies against a threshold that must not be exceeded."""
+    if interval is None or any(math.isnan(edge) for edge in interval):
+        return "fail"
+    low, high = interval
+    if high <= threshold:
+        return "pass"
+    return "fail" if low > threshold else "undecided"
+
+
+def parity_gate(parity: ParityPassed | ParityFailed | None, thresholds: Thresholds) -> Gate:
+    """Gradient parity: exact, so never undecided."""
+    if parity is None:
+        return _not_run("gradient_parity", thresholds.gradient_gap, "Parity was not tested.")
+    failures = parity.failures(thresholds)
+    gap = parity.largest_gradient_gap
+    if failures:
+        worst = failures[0]
+        what = worst.problem or f"relative gap {worst.relative:.2g}"
+        sentence = f"{_PARTS[worst.part]} {worst.name}: {what}".strip()
+        sentence += f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+    elif parity.bitwise:
+        sentence = "Every compared tensor is bitwise equal."
+    else:
+        sentence = f"Largest relative gap {parity.largest_relative_gap:.2g}."
+    return Gate(
+        id="gradient_parity",
+        outcome="fail" if failures else "pass",
+        threshold=thresholds.gradient_gap,
+        observed=gap,
+        ci95=None if gap is None else (gap, gap),
+        sentence=sentence,
+    )
+
+
+_PARTS = {
+    "output": "Output",
+    "loss": "Loss",
+    "input_grad": "Gradient of the input",
+    "grad": "Gradient of",
+    "buffer": "Buffer",
+    "rng": "Random state",
+    "weight": "Weight after the update",
+}
+
+
+def gates_of(candidate: Candidate, thresholds: Thresholds) -> tuple[Gate, ...]:
+    """The three gates of a candidate, in the order they are measured."""
+    memory = candidate.memory
+    timing = candidate.timing
+    stopped = _why_not_run(candidate)
+    parity = parity_gate(candidate.parity, thresholds)
+    saving = _not_run("memory_saving", thresholds.peak_ratio, stopped)
+    if memory is not None and memory.ratio is None:
+        saving = _not_run("memory_saving", thresholds.peak_ratio, "This device has no peak counter.")
+    elif memory is not None and memory.ratio is not None:
+        plain, own = memory.plain.peak_bytes or 0, memory.candidate.peak_bytes or 0
+        saving = Gate(
+            id="memory_saving",
+            outcome=outcome_of(memory.ratio_ci95, thresholds.peak_ratio),
+            threshold=thresholds.peak_ratio,
+            observed=memory.ratio,
+            ci95=memory.ratio_ci95,
+            kind=memory.candidate.kind,
+            sentence=f"Peak {megabytes(own)} instead of {megabytes(plain)}.",
+        )
+    latency = _not_run("update_latency", thresholds.update_ratio, stopped)
+    if timing is not None:
+        latency = Gate(
+            id="update_latency",
+            outcome=outcome_of(timing.ratio_ci95, thresholds.update_ratio),
+            threshold=thresholds.update_ratio,
+            observed=timing.ratio_median,
+            ci95=timing.ratio_ci95,
+            kind=timing.kind,
+            sentence=f"Update {timing.candidate_median_s * 1e3:.0f} ms instead of "
+            f"{timing.plain_median_s * 1e3:.0f} ms, {timing.pairs} pairs.",
+        )
+    return parity, saving, latency
+
+
+def _not_run(gate: str, threshold: float, sentence: str) -> Gate:
+    return Gate(
+        id=gate, outcome="not_run", threshold=threshold, observed=None, ci95=None, sentence=sentence
+    )
+
+
+def _why_not_run(candidate: Candidate) -> str:
+    if isinstance(candidate, Measured):
+        return ""
+    if candidate.failure:
+        return f"Not measured: {candidate.failure}."
+    if isinstance(candidate, Proven) or candidate.stopped_by == "pending":
+        return "Not measured yet."
+    return f"Not measured: {candidate.stopped_by} refused it."
+
+
+# --- verdicts --------------------------------------------------------------------------------------
+
+
+def judge(candidate: Candidate, thresholds: Thresholds) -> Judged:
+    """A candidate with its gates and its own verdict."""
+    gates = gates_of(candidate, thresholds)
+    verdict = _verdict(gate.outcome for gate in gates)
+    if isinstance(candidate, Refused) and candidate.stopped_by in ("noise", "legality"):
+        verdict = "keep_original"
+    return Judged(candidate=candidate, gates=gates, verdict=verdict)
+
+
+def _verdict(outcomes: Iterable[Outcome]) -> Verdict:
+    found = set(outcomes)
+    if "fail" in found:
+        return "keep_original"
+    if found == {"pass"}:
+        return "adopt"
+    return "undecided"
+
+
+def plan_verdicts(judged: Sequence[Judged]) -> dict[str, Verdict]:
+    """Each plan's verdict over all its shapes: the worst of them."""
+    order: list[Verdict] = ["keep_original", "undecided", "adopt"]
+    verdicts: dict[str, Verdict] = {}
+    for one in judged:
+        plan = one.candidate.plan
+        verdicts[plan] = min(verdicts.get(plan, "adopt"), one.verdict, key=order.index)
+    return verdicts
+
+
+def study_verdict(judged: Sequence[Judged]) -> Verdict:
+    """`adopt` when one plan passes every gate at every shape, `keep_original` when every plan fails."""
+    verdicts = set(plan_verdicts(judged).values())
+    if "adopt" in verdicts:
+        return "adopt"
+    return "keep_original" if verdicts == {"keep_original"} else "undecided"
+
+
+def chosen(judged: Sequence[Judged]) -> Judged | None:
+    """The best adopted plan, at its largest shape: the lowest peak, and among peaks within 1 % the
+    shortest update."""
+    verdicts = plan_verdicts(judged)
+    last: dict[str, Judged] = {}
+    for one in judged:
+        if verdicts[one.candidate.plan] == "adopt":
+            last[one.candidate.plan] = one
+    measured = [(one, one.candidate) for one in last.values()]
+    costs = {
+        c.plan: (c.memory.candidate.peak_bytes or 0, c.timing.ratio_median)
+        for _, c in measured
+        if isinstance(c, Measured)
+    }
+    if not costs:
+        return None
+    floor = min(peak for peak, _ in costs.values()) * 1.01
+    best = min((p for p in costs if costs[p][0] <= floor), key=lambda p: costs[p][1])
+    return last[best]
+
+
+# --- sentences ---------------------------------------------------------------------------------------
+
+
+def megabytes(count: int) -> str:
+    """Bytes as MB (10^6 bytes), or GB from 10 000 MB on."""
+    if count >= 10_000_000_000:
+        return f"{count / 1e9:.1f} GB"
+    return f"{count / 1e6:.1f} MB"
+
+
+def candidate_sentence(one: Judged) -> str:
+    """The verdict on one candidate with its figures, as shown everywhere."""
+    candidate = one.candidate
+    name = f"{candidate.plan} at {candidate.shape_key}"
+    if isinstance(candidate, Refused):
+        if candidate.stopped_by == "pending":
+            return f"Not decided yet: {name}."
+        why = candidate.failure or (candidate.reasons[0] if candidate.reasons else "no reason given")
+        return f"Not measured: {name}. {why[0].upper()}{why[1:].rstrip('.')}."
+    if not isinstance(candidate, Measured):
+        return f"Not measured in full: {name}. {(candidate.failure or 'Still running').rstrip('.')}."
+    timing, memory = candidate.timing, candidate.memory
+    low, high = timing.ratio_ci95
+    gates = "gradients bitwise equal" if candidate.parity.bitwise else "gradients within tolerance"
+    plain, own = memory.plain.peak_bytes, memory.candidate.peak_bytes
+    peak = (
+        f"peak {megabytes(own)} instead of {megabytes(plain)} ({memory.ratio:.2f})"
+        if own is not None and plain is not None
+        else "peak not measured on this device"
+    )
+    figures = (
+        f"{peak}, update {timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f}), {gates}"
+    )
+    if one.verdict == "adopt":
+        return f"Adopt {name}: {figures}."
+    misses = [
+        f"{GATE_NAMES[g.id]} {'fails' if g.outcome == 'fail' else 'is undecided'}"
+        for g in one.gates
+        if g.outcome != "pass"
+    ]
+    head = "Keep the original" if one.verdict == "keep_original" else "Undecided"
+    return f"{head} rather than {name}: {' and '.join(misses)} ({figures})."
+
+
+GATE_NAMES = {
+    "gradient_parity": "gradient parity",
+    "memory_saving": "memory saving",
+    "update_latency": "update latency",
+}
+
+
+def study_sentence(judged: Sequence[Judged]) -> str:
+    """The verdict of a study in one sentence."""
+    best = chosen(judged)
+    if best is not None:
+        shapes = {one.candidate.shape_key for one in judged}
+        more = f" Every gate holds at all {len(shapes)} shapes." if len(shapes) > 1 else ""
+        return candidate_sentence(best) + more
+    verdict = study_verdict(judged)
+    if verdict == "keep_original" and len(judged) > 1:
+        passed = [one for one in judged if one.verdict == "adopt"]
+        if passed:
+            places = ", ".join(f"{p.candidate.plan} at {p.candidate.shape_key}" for p in passed)
+            return f"Keep the original: no plan passes at every shape. Passing: {places}."
+        refused = [one for one in judged if isinstance(one.candidate, Refused)]
+        if len(refused) == len(judged):
+            return f"Keep the original: no plan could be measured. {candidate_sentence(judged[0])}"
+        measured = [one for one in judged if one.candidate.timing is not None]
+        return (
+            f"Keep the original: no plan passes every gate. "
+            f"Nearest: {candidate_sentence(min(measured, key=_misses))}"
+            if measured
+            else "Keep the original: no plan could be measured in full."
+        )
+    worst = next((one for one in judged if one.verdict == verdict), judged[0])
+    return candidate_sentence(worst)
+
+
+def _misses(one: Judged) -> int:
+    return sum(gate.outcome != "pass" for gate in one.gates)

@@ -1,0 +1,70 @@
+"""Medians and their intervals, derived from raw samples and from nothing else.
+
+The interval is the percentile bootstrap interval of the median. Its bootstrap distribution has a
+closed form (Maritz and Jarrett, JASA 1978), so no random resampling is needed: anyone who holds the
+samples gets the same interval to the last bit. With fewer than about ten samples the bootstrap
+interval of a median covers somewhat less than its nominal level; more samples mend that.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import comb
+from statistics import median
+
+__all__ = ["Interval", "median", "median_interval"]
+
+Interval = tuple[float, float]
+
+
+def median_interval(samples: Sequence[float], level: float = 0.95) -> Interval:
+    """The `level` bootstrap interval of the median of `samples`, in their own unit.
+
+    Raises ValueError when there is no sample.
+    """
+    if not samples:
+        raise ValueError("an interval needs at least one sample")
+    return _median_interval(tuple(sorted(samples)), level)
+
+
+@lru_cache(maxsize=65_536)
+def _median_interval(ordered: tuple[float, ...], level: float) -> Interval:
+    values, masses = zip(*sorted(_bootstrap_medians(ordered)), strict=True)
+    tail = (1 - level) / 2
+    return _quantile(values, masses, tail), _quantile(values, masses, 1 - tail)
+
+
+def _quantile(values: tuple[float, ...], masses: tuple[float, ...], share: float) -> float:
+    reached = 0.0
+    for value, mass in zip(values, masses, strict=True):
+        reached += mass
+        if reached >= share - 1e-12:
+            return value
+    return values[-1]
+
+
+def _bootstrap_medians(ordered: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Each value the median of a resample can take, with its probability."""
+    n = len(ordered)
+    half = n // 2
+    if n % 2:
+        at_most = [_at_least(half + 1, n, i / n) for i in range(n + 1)]
+        return [(ordered[i - 1], at_most[i] - at_most[i - 1]) for i in range(1, n + 1)]
+    # Even n: the median is the mean of the two middle order statistics of the resample, of ranks
+    # i <= j among the samples. For i < j exactly `half` draws are of rank <= i, the others >= j.
+    below = [(i / n) ** half for i in range(n + 1)]
+    lower_rank = [_at_least(half, n, i / n) for i in range(n + 1)]
+    medians = []
+    for i in range(1, n + 1):
+        exactly_i = lower_rank[i] - lower_rank[i - 1]
+        both_sides = comb(n, half) * (below[i] - below[i - 1])
+        for j in range(i + 1, n + 1):
+            mass = both_sides * (below[n - j + 1] - below[n - j])
+            exactly_i -= mass
+            medians.append(((ordered[i - 1] + ordered[j - 1]) / 2, mass))
+        medians.append((ordered[i - 1], max(exactly_i, 0.0)))
+    return medians
+
+
+def _at_least(successes: int, trials: int, p: float) -> float:
+    """P(Binomial(trials, p) >= successes)."""
+    return sum(comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1))

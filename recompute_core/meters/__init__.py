@@ -1,0 +1,1 @@
+"""What recomputing saves and costs: saved bytes, peak, timeline, step time, FLOPs."""

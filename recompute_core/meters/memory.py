@@ -1,0 +1,180 @@
+"""Peak and saved bytes of one whole update, in the process that calls it, which should be fresh.
+
+CPU: the running sum of the profiler's allocator events. It misses nothing that a dispatch mode
+misses (random states, scratch inside kernels); there is no caching allocator, so nothing is reserved.
+CUDA and XPU: the allocator's own peak counters, reset before every update. MPS has no peak counter.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils._pytree import tree_leaves
+
+from ..plans.apply import Call, shadowed
+from ..results import Memory, ParityPassed
+from ..workloads.device import synchronize
+from ..workloads.job import Job
+from ..workloads.update import Mark, allocate_state, state_tensors, storage_bytes, unmarked, update
+from .saved import SavedBytes
+from .timeline import BACK, BLOCK, END, MARK, REPLAY, Trace, peak_at, thin
+
+Applied = Callable[[], AbstractContextManager[None]]
+Run = Callable[[Mark], object]
+
+
+def measure_memory(
+    job: Job, optimizer: torch.optim.Optimizer, applied: Applied, proof: ParityPassed
+) -> Memory:
+    """One update of `job` under the plan that `applied` puts on.
+
+    `proof` is the parity that allows a figure to exist: the candidate's own, or for plain that of any
+    candidate it is compared with.
+    """
+    if not proof.passed:
+        raise RuntimeError("memory may be measured only after parity has passed")
+    device = job.batch[0].device
+    allocate_state(optimizer)
+    state_bytes = storage_bytes(state_tensors(job, optimizer))
+    meter = SavedBytes([*job.model.parameters(), *job.batch])
+
+    def run(mark: Mark) -> None:
+        with ExitStack() as forward_only:
+
+            def metered(phase: str) -> None:
+                forward_only.close()
+                mark(phase)
+                if phase == "forward":
+                    forward_only.enter_context(meter)
+
+            update(job, optimizer, metered)
+
+    with applied():
+        if device.type == "cpu":
+            found = _cpu(job, run, state_bytes)
+        elif device.type == "mps":
+            found = _mps(run)
+        else:
+            found = _accelerator(run, device, state_bytes)
+    process_peak = _process_peak_bytes()
+    if process_peak is None:
+        found["not_measured"]["process_peak_bytes"] = "this system does not tell"
+    return Memory(
+        saved_bytes=meter.distinct,
+        naive_saved_bytes=meter.naive,
+        state_bytes=state_bytes,
+        process_peak_bytes=process_peak,
+        **found,
+    )
+
+
+# --- CPU -----------------------------------------------------------------------------------------
+
+
+def _cpu(job: Job, run: Run, state_bytes: int) -> dict[str, Any]:
+    with (
+        _marked_blocks(job),
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
+    ):
+        run(_mark)
+    trace = Trace.from_profiler(profiler)
+    return {
+        "source": "running sum of the CPU allocator's events (torch.profiler), exact",
+        "peak_samples": (trace.peak,),
+        "peak_at": peak_at(trace),
+        "timeline": thin(trace, state_bytes),
+        "not_measured": {"peak_reserved_bytes": "the CPU has no caching allocator"},
+    }
+
+
+def _mark(label: str) -> None:
+    with record_function(MARK + label):
+        pass
+
+
+@contextmanager
+def _marked_blocks(job: Job) -> Iterator[None]:
+    """Within the context each block's forward, replay and backward leave a mark in the profile."""
+    with ExitStack() as stack:
+        for name in job.blocks:
+            module = job.model.get_submodule(name)
+            stack.enter_context(shadowed(module, "forward", _marking(name, module.forward)))
+        yield
+
+
+def _marking(name: str, call: Call) -> Call:
+    seen = False
+
+    def marking(*args: Any, **kwargs: Any) -> Any:
+        nonlocal seen
+        first, seen = not seen, True
+        _mark((BLOCK if first else REPLAY) + name)
+        result = call(*args, **kwargs)
+        if first:
+            _mark(END + name)
+            _mark_backward(name, result)
+        return result
+
+    return marking
+
+
+def _mark_backward(name: str, result: Any) -> None:
+    for leaf in tree_leaves(result):
+        if isinstance(leaf, Tensor) and leaf.requires_grad:
+            leaf.register_hook(lambda _: _mark(BACK + name))  # type: ignore[no-untyped-call]
+            return
+
+
+# --- accelerators --------------------------------------------------------------------------------
+
+
+def _accelerator(run: Run, device: torch.device, state_bytes: int, updates: int = 3) -> dict[str, Any]:
+    """CUDA and XPU: three updates after a warm one, peak counters reset before each."""
+    samples, reserved = [], 0
+    for number in range(updates + 1):
+        synchronize(device)
+        torch.accelerator.reset_peak_memory_stats(device)
+        before = torch.accelerator.memory_allocated(device)
+        run(unmarked)
+        synchronize(device)
+        if number:
+            samples.append(torch.accelerator.max_memory_allocated(device) - before)
+            reserved = max(reserved, torch.accelerator.max_memory_reserved(device))
+    return {
+        "source": "torch.accelerator peak counters, reset before each update",
+        "peak_samples": tuple(samples),
+        "peak_reserved_bytes": reserved,
+        "not_measured": {
+            "peak_at": "the peak counters do not tell when",
+            "timeline": "the peak counters do not tell when",
+        },
+    }
+
+
+def _mps(run: Run) -> dict[str, Any]:
+    run(unmarked)
+    current = torch.mps.current_allocated_memory()
+    why = f"MPS has no peak counter; allocated after the update: {current} bytes"
+    return {
+        "source": "none: MPS has no peak counter",
+        "peak_samples": (),
+        "not_measured": dict.fromkeys(("peak_bytes", "peak_reserved_bytes", "peak_at", "timeline"), why),
+    }
+
+
+def _process_peak_bytes() -> int | None:
+    """Largest resident set of this process, from the kernel."""
+    try:
+        with open("/proc/self/status") as status:
+            line = next(line for line in status if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    except (OSError, StopIteration):
+        if sys.platform == "darwin":
+            import resource
+
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return None

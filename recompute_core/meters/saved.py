@@ -1,0 +1,54 @@
+"""Bytes that autograd keeps for backward, seen from outside every recomputed region.
+
+Covers what goes through saved-tensor hooks: tensors that a custom function keeps as plain
+attributes on its context are invisible here, and count in the peak alone.
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+
+import torch
+from torch import Tensor
+
+
+class SavedBytes:
+    """Counts saved tensors while it is entered, in two ways.
+
+    `distinct`: once per storage, the storages of `own` left out. `naive`: once per data pointer,
+    everything included, as a first attempt with `saved_tensors_hooks` usually counts.
+    """
+
+    def __init__(self, own: Iterable[Tensor]) -> None:
+        self._own = {tensor.untyped_storage().data_ptr() for tensor in own}
+        self._storages: dict[int, int] = {}
+        self._pointers: dict[int, int] = {}
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda packed: packed)
+
+    @property
+    def distinct(self) -> int:
+        """Bytes of the distinct storages kept, parameters and inputs left out."""
+        return sum(self._storages.values())
+
+    @property
+    def naive(self) -> int:
+        """Bytes of the tensors kept, once per data pointer."""
+        return sum(self._pointers.values())
+
+    def _pack(self, tensor: Tensor) -> Tensor:
+        self._pointers[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._own:
+            self._storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def __enter__(self) -> "SavedBytes":
+        self._hooks.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._hooks.__exit__(kind, error, trace)

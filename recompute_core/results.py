@@ -1,0 +1,470 @@
+"""What was found: one frozen record a phase, raw samples kept, statistics derived from them.
+
+Memory and time of a candidate live only in `Measured`, which cannot be built without a
+`ParityPassed`; a refused candidate's record has no place for such a figure. Byte counts are
+integers, times are seconds. A counter that a device lacks is None, with the reason in
+`not_measured`. Nothing here imports torch.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+from .intervals import Interval, median, median_interval
+from .spec import StudySpec, Thresholds
+
+FigureKind = Literal["measured", "estimated", "supplied"]
+
+
+class Record(BaseModel):
+    """A finding; it never changes. Derived figures are written with it and derived again on reading."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+
+
+# --- reference and noise ---------------------------------------------------------------------
+
+
+class Reference(Record):
+    """The fixed update without recomputation, kept on disk as safetensors."""
+
+    loss: float
+    tensors: int
+    """How many tensors are kept: logits, gradients, next-step weights, buffers, random states."""
+    digest: str
+    """SHA-256 over the names and bytes of all of them."""
+    batch_digest: str
+    data_digest: str | None
+    """SHA-256 of the data set, for workloads that have one."""
+    parameters: int
+    block_calls: dict[str, int]
+    """Forward calls of each block in one plain update, by FQN."""
+    flops: int
+    """Floating-point operations of one plain update, forward and backward."""
+    envelope_flops: int
+    """6 x parameters x tokens: the usual envelope, which counts no recomputation."""
+    blocks: tuple[str, ...]
+    """FQNs of the candidate blocks, in the order of forward."""
+
+
+class Gap(Record):
+    """How far one tensor is from its reference."""
+
+    part: Literal["output", "loss", "input_grad", "grad", "buffer", "rng", "weight"]
+    """Which part of the update it belongs to."""
+    name: str
+    absolute: float | None
+    """Largest absolute difference; None when the two cannot be compared."""
+    relative: float | None
+    """The same, relative to the reference tensor's own largest value."""
+    problem: str | None = None
+    """Why the two cannot be compared: missing, another shape or dtype, NaN."""
+
+    @property
+    def bitwise(self) -> bool:
+        return self.problem is None and self.absolute == 0
+
+
+class Comparison(Record):
+    """One update against the reference, tensor by tensor."""
+
+    gaps: tuple[Gap, ...]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def bitwise(self) -> bool:
+        return bool(self.gaps) and all(gap.bitwise for gap in self.gaps)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def largest_gradient_gap(self) -> float | None:
+        """Largest absolute gap of any gradient; None when one could not be compared."""
+        return _largest([g.absolute for g in self.gaps if g.part in ("grad", "input_grad")])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def largest_relative_gap(self) -> float | None:
+        """Largest relative gap of any compared tensor; None when one could not be compared."""
+        return _largest([g.relative for g in self.gaps])
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def worst(self) -> tuple[Gap, ...]:
+        """The five tensors that are furthest off, worst first; empty when all are bitwise equal."""
+        off = [gap for gap in self.gaps if not gap.bitwise]
+        return tuple(sorted(off, key=_badness, reverse=True)[:5])
+
+    def failures(self, thresholds: Thresholds) -> tuple[Gap, ...]:
+        """The tensors outside the tolerance, worst first."""
+        off = [gap for gap in self.gaps if not _within(gap, thresholds)]
+        return tuple(sorted(off, key=_badness, reverse=True))
+
+
+def _largest(values: list[float | None]) -> float | None:
+    if not values or any(value is None for value in values):
+        return None
+    return max(value for value in values if value is not None)
+
+
+def _badness(gap: Gap) -> tuple[bool, bool, float]:
+    return gap.problem is not None, gap.part == "grad", gap.relative or 0.0
+
+
+def _within(gap: Gap, thresholds: Thresholds) -> bool:
+    if gap.absolute is None or gap.relative is None:
+        return False
+    if gap.part == "rng":
+        return gap.bitwise
+    if gap.part in ("grad", "input_grad") and not gap.absolute <= thresholds.gradient_gap:
+        return False
+    return gap.relative <= thresholds.relative_gap
+
+
+class Noise(Comparison):
+    """Plain against plain: what this device changes by itself between two equal updates."""
+
+
+# --- legality and canary ---------------------------------------------------------------------
+
+
+class Reason(Record):
+    """Why a block may not be replayed, or under which condition it may."""
+
+    code: str
+    block: str
+    """FQN."""
+    sentence: str
+
+
+class BlockLegality(Record):
+    """Whether one block is safe to replay."""
+
+    block: str
+    """FQN."""
+    verdict: Literal["legal", "illegal", "error"]
+    reasons: tuple[Reason, ...] = ()
+    conditions: tuple[Reason, ...] = ()
+
+
+class Legality(Record):
+    """The verdict on every candidate block of a model."""
+
+    blocks: tuple[BlockLegality, ...]
+
+    def of(self, block: str) -> BlockLegality:
+        return next(found for found in self.blocks if found.block == block)
+
+    def refusals(self, blocks: tuple[str, ...]) -> tuple[Reason, ...]:
+        """The reasons against a plan that recomputes `blocks`."""
+        return tuple(r for name in blocks for r in self.of(name).reasons)
+
+
+class Canary(Record):
+    """A replay broken on purpose; parity must catch it, or the check proves nothing."""
+
+    caught: bool
+    block: str
+    """The block whose replay was broken."""
+    break_: str = Field(alias="break", serialization_alias="break")
+    """What was broken."""
+    largest_relative_gap: float | None
+    """The gap that parity saw."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True
+    )
+
+
+# --- parity ----------------------------------------------------------------------------------
+
+
+class _Parity(Comparison):
+    noise_floor: float | None
+    """Largest relative gap of plain against plain."""
+    block_calls: dict[str, int]
+    """Forward calls of each block in one recomputed update, by FQN."""
+    flops: int
+    """Floating-point operations of one recomputed update."""
+
+
+class ParityPassed(_Parity):
+    """Proof that the recomputed update equals plain's within the declared tolerance."""
+
+    passed: Literal[True] = True
+
+
+class ParityFailed(_Parity):
+    """The recomputed update differs; nothing more is measured of this candidate."""
+
+    passed: Literal[False] = False
+    failed: tuple[Gap, ...]
+    """The tensors outside the tolerance, worst first."""
+
+
+Parity = Annotated[ParityPassed | ParityFailed, Field(discriminator="passed")]
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+class PeakAt(Record):
+    """Where in the update the peak sits."""
+
+    phase: Literal["zero_grad", "forward", "backward", "optimizer"]
+    module: str | None
+    """FQN of the block being run or replayed then; None outside the blocks."""
+    replaying: bool
+    """Whether a recomputed block's activations had come back."""
+
+
+class Timeline(Record):
+    """Bytes alive over one update, thinned so that every peak of a bin is kept."""
+
+    seconds: tuple[float, ...]
+    bytes: tuple[int, ...]
+    """Total bytes alive, state included."""
+    marks: tuple[tuple[float, str], ...]
+    """When each phase or block began: seconds, label."""
+
+
+class Memory(Record):
+    """What one update keeps and how high it climbs, in a process of its own."""
+
+    kind: FigureKind = "measured"
+    source: str
+    """The meter that counted."""
+    saved_bytes: int
+    """Tensors kept for backward, once per storage, parameters and inputs left out."""
+    naive_saved_bytes: int
+    """The same, once per pointer, parameters and inputs included."""
+    state_bytes: int
+    """Parameters, buffers, gradients, optimizer state and inputs: alive before the update."""
+    peak_samples: tuple[int, ...]
+    """Peak of each measured update, above the state."""
+    peak_reserved_bytes: int | None = None
+    process_peak_bytes: int | None = None
+    """Largest resident set of the measuring process."""
+    peak_at: PeakAt | None = None
+    timeline: Timeline | None = None
+    not_measured: dict[str, str] = {}
+    """For each figure that is None: why this device cannot give it."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def peak_above_state_bytes(self) -> int | None:
+        return int(median(self.peak_samples)) if self.peak_samples else None
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def peak_bytes(self) -> int | None:
+        """Peak allocated over the update, state included."""
+        above = self.peak_above_state_bytes
+        return None if above is None else self.state_bytes + above
+
+
+class MemoryPair(Record):
+    """Plain and candidate, measured alike."""
+
+    plain: Memory
+    candidate: Memory
+
+    @property
+    def ratio(self) -> float | None:
+        plain, candidate = self.plain.peak_bytes, self.candidate.peak_bytes
+        return None if plain is None or candidate is None else candidate / plain
+
+    @property
+    def ratio_ci95(self) -> Interval | None:
+        """The ratio at the extremes of the samples: a point where the count is exact."""
+        if not self.plain.peak_samples or not self.candidate.peak_samples:
+            return None
+        plain = [self.plain.state_bytes + sample for sample in self.plain.peak_samples]
+        candidate = [self.candidate.state_bytes + sample for sample in self.candidate.peak_samples]
+        return min(candidate) / max(plain), max(candidate) / min(plain)
+
+
+# --- time ------------------------------------------------------------------------------------
+
+
+class Pair(Record):
+    """One plain and one recomputed update, run next to each other."""
+
+    plain_s: Annotated[float, Field(gt=0)]
+    candidate_s: Annotated[float, Field(gt=0)]
+
+
+class Timing(Record):
+    """Interleaved updates and what follows from them."""
+
+    kind: FigureKind = "measured"
+    source: str = "interleaved whole updates, plan put on and taken off, one process"
+    samples: Annotated[tuple[Pair, ...], Field(min_length=1)]
+    stopped: Literal["narrow enough", "budget spent", "all pairs taken"]
+    """Why sampling ended."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def pairs(self) -> int:
+        return len(self.samples)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def plain_median_s(self) -> float:
+        return median(pair.plain_s for pair in self.samples)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def candidate_median_s(self) -> float:
+        return median(pair.candidate_s for pair in self.samples)
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        return tuple(pair.candidate_s / pair.plain_s for pair in self.samples)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def ratio_median(self) -> float:
+        """Median of the paired ratios, candidate over plain."""
+        return median(self.ratios)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def ratio_ci95(self) -> Interval:
+        return median_interval(self.ratios)
+
+
+# --- gates, candidates, the study ------------------------------------------------------------
+
+GateId = Literal["gradient_parity", "memory_saving", "update_latency"]
+Outcome = Literal["pass", "fail", "undecided", "not_run"]
+Verdict = Literal["adopt", "keep_original", "undecided"]
+
+
+class Gate(Record):
+    """One threshold against one figure."""
+
+    id: GateId
+    outcome: Outcome
+    threshold: float
+    observed: float | None
+    ci95: Interval | None
+    kind: FigureKind = "measured"
+    sentence: str
+    """What was found, in words."""
+
+
+class _Candidate(Record):
+    plan: str
+    plan_hash: str
+    shape: dict[str, int]
+    """The sizes of this shape, `seq_len` and `batch` or `height`, `image_width` and `batch`."""
+    shape_key: str
+    blocks: tuple[str, ...]
+    """FQNs of the blocks it recomputes."""
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why it was refused or not measured in full, in sentences; empty when all went well."""
+        return ()
+
+
+class Measured(_Candidate):
+    """A candidate whose parity passed, with everything that was measured of it."""
+
+    state: Literal["measured"] = "measured"
+    legality: tuple[BlockLegality, ...]
+    canary: Canary
+    parity: ParityPassed
+    memory: MemoryPair
+    timing: Timing
+    flops: dict[Literal["plain", "candidate", "envelope"], int]
+    block_calls: dict[Literal["plain", "candidate"], dict[str, int]]
+
+
+class Proven(_Candidate):
+    """A candidate whose parity passed and whose costs are not all measured: failed or still running."""
+
+    state: Literal["proven"] = "proven"
+    legality: tuple[BlockLegality, ...]
+    canary: Canary
+    parity: ParityPassed
+    memory: MemoryPair | None = None
+    timing: Timing | None = None
+    failure: str | None = None
+    """Why a measurement could not be completed; None while it is still to come."""
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        return (self.failure,) if self.failure else ()
+
+
+class Refused(_Candidate):
+    """A candidate that was stopped before any cost was measured; it has no place for one."""
+
+    state: Literal["refused"] = "refused"
+    stopped_by: Literal["noise", "legality", "canary", "parity", "failure", "pending"]
+    """`pending`: not yet got so far. `failure`: a worker died; see `failure`."""
+    reasons: tuple[str, ...] = ()
+    """Why, in sentences that name the block or the tensor."""
+    legality: tuple[BlockLegality, ...] | None = None
+    canary: Canary | None = None
+    parity: ParityFailed | None = None
+    memory: None = None
+    timing: None = None
+    failure: str | None = None
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        return (self.failure,) if self.failure else self.reasons
+
+
+Candidate = Annotated[Measured | Proven | Refused, Field(discriminator="state")]
+
+
+class Judged(Record):
+    """A candidate with its gates under the thresholds it was judged by."""
+
+    candidate: Candidate
+    gates: tuple[Gate, ...]
+    verdict: Verdict
+
+
+class StudyResult(Record):
+    """Everything found, and what follows from it under the declared thresholds."""
+
+    schema_: Literal["recompute-study/1"] = Field(
+        "recompute-study/1", alias="schema", serialization_alias="schema"
+    )
+    study_id: str
+    status: str
+    """`done`, or why it is not complete."""
+    verdict: Verdict | None
+    """None until a verdict can be given."""
+    sentence: str
+    thresholds: Thresholds
+    declared_at: str
+    """When the thresholds were declared, before the run: UTC, ISO 8601."""
+    spec: StudySpec
+    spec_hash: str
+    environment: dict[str, Any]
+    references: dict[str, Reference]
+    """By shape key."""
+    judged: tuple[Judged, ...]
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True
+    )
+
+    def document(self) -> dict[str, Any]:
+        """The published JSON, `recompute-study/1`: candidates flat, with their gates."""
+        raw = self.model_dump(mode="json", by_alias=True, exclude={"judged", "declared_at"})
+        raw["thresholds"]["declared_at"] = self.declared_at
+        raw["candidates"] = [
+            {
+                **j.candidate.model_dump(mode="json", by_alias=True),
+                "gates": [gate.model_dump(mode="json") for gate in j.gates],
+                "verdict": j.verdict,
+            }
+            for j in self.judged
+        ]
+        return raw

@@ -1,0 +1,297 @@
+"""What is asked: the specification of a study, checked where each setting is declared.
+
+Every setting's one-line docstring is its help text on the command line and its tooltip in the
+browser. Nothing here imports torch. Names of plans are checked when a study is admitted
+(`studies.admission`), where the model's blocks are known.
+"""
+
+import hashlib
+import json
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from .errors import InputError
+
+Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
+
+
+class Frozen(BaseModel):
+    """A record that is checked once and never changes."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+class GptSettings(Frozen):
+    """A pre-norm GPT (RMSNorm, RoPE, SwiGLU, tied head) on seeded token ids."""
+
+    name: Literal["gpt"] = "gpt"
+    blocks: Annotated[int, Field(ge=1, le=1024)] = 6
+    """Transformer blocks."""
+    width: Positive = 256
+    """Model width; a multiple of twice the number of heads."""
+    heads: Positive = 8
+    """Attention heads."""
+    vocab: Annotated[int, Field(ge=2, le=2**31 - 1)] = 65
+    """Vocabulary size."""
+    seq_len: Positive = 512
+    """Tokens in a sequence."""
+    batch: Positive = 8
+    """Sequences in a batch."""
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "GptSettings":
+        if self.width % (2 * self.heads):
+            raise ValueError(
+                f"width {self.width} must be a multiple of {2 * self.heads}, twice the number of heads"
+            )
+        return self
+
+
+class ReceiptsSettings(Frozen):
+    """A receipt-quality encoder: a convolutional stem and transformer blocks on grey photos."""
+
+    name: Literal["receipts"] = "receipts"
+    blocks: Annotated[int, Field(ge=1, le=1024)] = 6
+    """Transformer blocks."""
+    width: Positive = 192
+    """Model width; a multiple of the number of heads."""
+    heads: Positive = 6
+    """Attention heads."""
+    height: Annotated[int, Field(ge=32, le=4096, multiple_of=16)] = 192
+    """Photo height in pixels; a multiple of 16."""
+    image_width: Annotated[int, Field(ge=32, le=4096, multiple_of=16)] = 96
+    """Photo width in pixels; a multiple of 16."""
+    batch: Positive = 16
+    """Photos in the fixed labelled batch."""
+    norm: Literal["layer", "batch"] = "layer"
+    """Normalisation inside the blocks: layer or batch."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Dropout probability inside the blocks."""
+    images: str | None = None
+    """Folder with a manifest.csv or manifest.parquet of your own photos; empty for the rendered set."""
+
+    @model_validator(mode="after")
+    def _heads_divide_width(self) -> "ReceiptsSettings":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} must be a multiple of the {self.heads} heads")
+        return self
+
+
+WorkloadSettings = Annotated[GptSettings | ReceiptsSettings, Field(discriminator="name")]
+WORKLOADS: dict[str, type[GptSettings] | type[ReceiptsSettings]] = {
+    "gpt": GptSettings,
+    "receipts": ReceiptsSettings,
+}
+
+
+class Thresholds(Frozen):
+    """What a candidate must keep to; declared before a study runs."""
+
+    gradient_gap: Annotated[float, Field(gt=0)] = 1e-4
+    """Largest absolute gap of any gradient."""
+    relative_gap: Annotated[float, Field(gt=0, lt=1)] = 1e-4
+    """Largest gap of any compared tensor, relative to its own largest value."""
+    peak_ratio: Annotated[float, Field(gt=0, le=1)] = 0.82
+    """Peak memory, as a share of plain's."""
+    update_ratio: Annotated[float, Field(ge=1, le=100)] = 1.35
+    """Median update time, as a multiple of plain's."""
+
+
+class CheckpointSettings(Frozen):
+    """How a recomputed block is checkpointed (torch.utils.checkpoint, non-reentrant)."""
+
+    variant: Literal["call", "forward"] = "call"
+    """`call` recomputes the module's call, hooks included; `forward` recomputes forward alone."""
+    early_stop: bool = True
+    """Stop a replay as soon as every tensor that backward needs is back."""
+    rng: Literal["preserve", "ignore"] = "preserve"
+    """`preserve` replays a block under the random state of its first forward; `ignore` does not."""
+
+
+class TimingSettings(Frozen):
+    """How long pairs of plain and recomputed updates are sampled."""
+
+    min_pairs: Annotated[int, Field(ge=3, le=1000)] = 7
+    """Pairs that are always timed."""
+    max_pairs: Annotated[int, Field(ge=3, le=1000)] = 31
+    """Pairs after which sampling ends."""
+    width: Annotated[float, Field(gt=0, le=1)] = 0.04
+    """Sampling ends once the 95 % interval of the ratio is at most this wide."""
+    budget_s: Annotated[float, Field(ge=0, le=86_400)] = 20.0
+    """Seconds of sampling per candidate, after which only `min_pairs` are still owed."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "TimingSettings":
+        if self.max_pairs < self.min_pairs:
+            raise ValueError(f"max_pairs {self.max_pairs} is below min_pairs {self.min_pairs}")
+        return self
+
+
+class OptimizerSettings(Frozen):
+    """AdamW, pinned."""
+
+    lr: Annotated[float, Field(gt=0, le=1)] = 1e-3
+    """Learning rate."""
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Decoupled weight decay."""
+
+
+class StudySpec(Frozen):
+    """A whole study: one workload, its shapes, the plans to compare and the thresholds."""
+
+    workload: WorkloadSettings = Field(default_factory=GptSettings)
+    """What is trained."""
+    shapes: Annotated[tuple[dict[str, int], ...], Field(min_length=1, max_length=64)] = ({},)
+    """Sizes that override the workload's, one mapping a shape: lengths, image shapes or batches."""
+    plans: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)] = ("every-block",)
+    """Plans compared with plain, by name."""
+    thresholds: Thresholds = Thresholds()
+    """The gates, declared before the run."""
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    """How blocks are recomputed."""
+    timing: TimingSettings = TimingSettings()
+    """How updates are timed."""
+    optimizer: OptimizerSettings = OptimizerSettings()
+    """The optimizer of the reference update."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of weights, data and dropout."""
+    device: Device = "auto"
+    """Where to run; `auto` takes the local accelerator, or else the CPU."""
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """CPU threads; empty for torch's own choice."""
+    silence_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
+    """A worker that says nothing for this many seconds is taken for hung and stopped."""
+
+    @field_validator("workload", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = {"name": value}
+        if isinstance(value, dict):
+            name = value.get("name", "gpt")
+            if name not in WORKLOADS:
+                raise ValueError(f"unknown workload {name!r}; known: {', '.join(WORKLOADS)}")
+            return {"name": name, **value}
+        return value
+
+    @field_validator("plans")
+    @classmethod
+    def _plans_differ(cls, plans: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(plans)) < len(plans):
+            raise ValueError("each plan may be named once")
+        if "none" in plans:
+            raise ValueError("plain is always measured; leave out 'none'")
+        return plans
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> "StudySpec":
+        sized = [size_fields(self.workload.name)] * len(self.shapes)
+        for index, (shape, known) in enumerate(zip(self.shapes, sized, strict=True)):
+            for name in shape:
+                if name not in known:
+                    raise ValueError(
+                        f"shapes[{index}]: {self.workload.name} has no size {name!r}; "
+                        f"it has {', '.join(known)}"
+                    )
+            try:
+                self.at(shape)
+            except ValidationError as error:
+                raise ValueError(f"shapes[{index}].{explain(error)}") from None
+        if len({json.dumps(self.at(s).model_dump(), sort_keys=True) for s in self.shapes}) < len(
+            self.shapes
+        ):
+            raise ValueError("shapes: two of them are the same")
+        return self
+
+    def at(self, shape: dict[str, int]) -> GptSettings | ReceiptsSettings:
+        """The workload's settings with the sizes of `shape`."""
+        return type(self.workload).model_validate({**self.workload.model_dump(), **shape})
+
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON of the whole specification, thresholds included."""
+        return digest_of(self.model_dump(mode="json"))
+
+
+def size_fields(workload: str) -> tuple[str, ...]:
+    """The settings of a workload that a shape may override."""
+    return {
+        "gpt": ("seq_len", "batch"),
+        "receipts": ("height", "image_width", "batch"),
+    }[workload]
+
+
+def shape_key(settings: GptSettings | ReceiptsSettings) -> str:
+    """A short name of a shape, the same everywhere: `T=512 B=8` or `192x96 B=16`."""
+    if isinstance(settings, GptSettings):
+        return f"T={settings.seq_len} B={settings.batch}"
+    return f"{settings.height}x{settings.image_width} B={settings.batch}"
+
+
+def digest_of(value: Any) -> str:
+    """`sha256:` and the hash of `value` as canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse_spec(raw: Any, origin: str = "the specification") -> StudySpec:
+    """A checked specification from plain data; raises InputError with one line."""
+    if not isinstance(raw, dict):
+        raise InputError(
+            f"{origin}: expected a mapping of settings, got {type(raw).__name__}; "
+            "an example is 'workload: gpt'"
+        )
+    try:
+        return StudySpec.model_validate(raw)
+    except ValidationError as error:
+        raise InputError(f"{origin}: {explain(error)}") from None
+
+
+def explain(error: ValidationError) -> str:
+    """The first problem of a pydantic error as one line: where, what, what was given."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if part not in WORKLOADS)
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    given = first.get("input")
+    if first["type"] == "extra_forbidden":
+        return f"{where}: no such setting"
+    if first["type"] == "value_error" or isinstance(given, dict):
+        return f"{where}: {message}" if where else message
+    if isinstance(given, float) and not math.isfinite(given):
+        return f"{where}: {message}, got {given}"
+    text = repr(given)
+    return f"{where}: {message}, got {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "workload": {"name": "gpt", "seq_len": 256, "batch": 4},
+        "shapes": [{"seq_len": 128}, {"seq_len": 256}],
+        "plans": ["every-block", "every-2nd-block"],
+        "timing": {"min_pairs": 7, "max_pairs": 15, "budget_s": 3},
+    },
+    "gpt-sweep": {
+        "workload": {"name": "gpt"},
+        "shapes": [{"seq_len": t} for t in (128, 256, 512, 768)],
+        "plans": ["every-block"],
+        "timing": {"min_pairs": 7, "max_pairs": 7, "budget_s": 0},
+    },
+    "receipt": {
+        "workload": {"name": "receipts"},
+        "plans": ["every-block", "every-2nd-block", "all-but-last"],
+        "timing": {"min_pairs": 7, "max_pairs": 21, "budget_s": 20},
+    },
+}
+"""Ready studies: `quick` for a first look, `gpt-sweep` for the length curve, `receipt` for photos."""
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The plain data of a preset; raises InputError for an unknown one."""
+    if name not in PRESETS:
+        raise InputError(f"unknown preset {name!r}; known: {', '.join(PRESETS)}")
+    return json.loads(json.dumps(PRESETS[name]))  # type: ignore[no-any-return]

@@ -1,0 +1,44 @@
+"""May this study start? What can be known before torch is loaded is checked here, in one line each."""
+
+from pathlib import Path
+
+import psutil
+
+from ..errors import InputError
+from ..gates import megabytes
+from ..plans.names import block_numbers
+from ..spec import StudySpec, shape_key
+from ..workloads.sizes import sizes_of
+
+
+def admit(spec: StudySpec, home: Path) -> None:
+    """Raises InputError when a plan is unknown, a shape is beyond memory, or photos are unusable."""
+    for index, plan in enumerate(spec.plans):
+        try:
+            block_numbers(plan, spec.workload.blocks)
+        except InputError as error:
+            raise InputError(f"plans[{index}]: {error}") from None
+    _check_memory(spec)
+    if spec.workload.name == "receipts" and spec.workload.images is not None:
+        from ..workloads.receipts.manifest import check_images
+
+        there = check_images(Path(spec.workload.images)).train
+        for index, shape in enumerate(spec.shapes):
+            if (batch := spec.at(shape).batch) > there:
+                raise InputError(
+                    f"shapes[{index}]: batch {batch} is larger than the {there} accepted photos of the "
+                    "training split"
+                )
+
+
+def _check_memory(spec: StudySpec) -> None:
+    if spec.device not in ("auto", "cpu"):
+        return  # an accelerator's memory is known only where torch is loaded
+    there = psutil.virtual_memory().total
+    for index, shape in enumerate(spec.shapes):
+        needed = sizes_of(spec.at(shape)).plain_peak_bytes
+        if needed > there:
+            raise InputError(
+                f"shapes[{index}] ({shape_key(spec.at(shape))}): plain needs about "
+                f"{megabytes(needed)} and this machine has {megabytes(there)}; choose a smaller one"
+            )

@@ -1,0 +1,213 @@
+"""The driver: asks what comes next, has a worker do it, and keeps what it says, until all is done.
+
+One driver a study, one measuring driver a machine. What a worker says is written to the store line
+by line, so a kill of anything loses at most the phase that was running.
+"""
+
+import argparse
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import Cancelled, InputError, StoreError
+from .assemble import assemble
+from .engine import Garbled, LocalEngine, LocalWorker
+from .flow import PLAIN, Book, CellKey, Task, block_names, next_task
+from .locks import Lock, machine_lock
+from .store import Status, Store
+from .worker import Assignment
+
+Listener = Callable[[str, CellKey | None, dict[str, Any]], None]
+"""Hears (kind, cell, data) of everything that is written to the store."""
+
+
+def unheard(kind: str, cell: CellKey | None, data: dict[str, Any]) -> None:
+    """A listener that takes no notice."""
+
+
+_TICK_S = 0.2
+
+
+def drive(
+    store: Store,
+    study: str,
+    lock: Lock | None = None,
+    listener: Listener = unheard,
+) -> None:
+    """Do all that is left of a study and conclude it.
+
+    Raises InputError when another driver has it, Cancelled when asked to stop. `lock` is the study's
+    driver lock when the caller holds it already.
+    """
+    held = lock or store.driver_lock(study)
+    if held.descriptor is None and not held.acquire(patience_s=1.0):
+        raise InputError(f"study {study} is being driven by another process; wait or cancel it")
+    machine = machine_lock()
+    try:
+        driver = _Driver(store, study, listener)
+        try:
+            driver.wait_for(machine)
+            driver.run()
+        except (Cancelled, KeyboardInterrupt):
+            driver.conclude("cancelled")
+            raise Cancelled(f"study {study} was cancelled; 'resume {study}' goes on") from None
+    finally:
+        machine.release()
+        held.release()
+
+
+class _Driver:
+    def __init__(self, store: Store, study: str, listener: Listener) -> None:
+        self._store = store
+        self._study = study
+        self._listen = listener
+        self._spec = store.study(study).spec
+        self._engine = LocalEngine(store.folder(study) / "worker.log")
+        store.ask_cancel(study, False)
+        store.forget_unfinished(study)
+
+    def wait_for(self, machine: Lock) -> None:
+        """Queue until this study may measure: first come, first served."""
+        self._store.set_status(self._study, "queued")
+        told: int | None = None
+        while True:
+            ahead = [row.id for row in self._store.live()]
+            ahead = ahead[: ahead.index(self._study)] if self._study in ahead else ahead
+            if not ahead and machine.acquire():
+                break
+            if told != len(ahead):
+                told = len(ahead)
+                self._listen("queued", None, {"ahead": told})
+            self._stop_if_asked()
+            time.sleep(_TICK_S)
+        self._store.set_status(self._study, "running")
+
+    def run(self) -> None:
+        while (task := next_task(self._spec, self._book())) is not None:
+            self._do(task)
+        result = assemble(self._store.study(self._study), self._store.cells(self._study))
+        failed = any(cell.state == "failed" for cell in self._store.cells(self._study))
+        canary = any(getattr(j.candidate, "stopped_by", "") == "canary" for j in result.judged)
+        self.conclude("incomplete" if failed or canary else "done")
+
+    def conclude(self, status: Status) -> None:
+        result = assemble(self._store.study(self._study), self._store.cells(self._study))
+        sentence = result.sentence if status != "cancelled" else "Cancelled; what was finished is kept."
+        self._store.conclude(self._study, status, result.verdict, sentence)
+        self._listen("status", None, {"status": status, "sentence": sentence})
+
+    def _book(self) -> Book:
+        return Book.of(self._store.cells(self._study))
+
+    def _do(self, task: Task) -> None:
+        folder = self._store.folder(self._study)
+        worker = self._engine.start(
+            Assignment(
+                spec=self._spec,
+                shape=task.shape,
+                blocks=() if task.plan == PLAIN else block_names(self._spec, task.plan),
+                phases=task.phases,
+                home=self._store.home,
+                reference=folder / f"reference {task.shape_key}.safetensors",
+                proof=task.proof,
+                noise_floor=task.noise_floor,
+            )
+        )
+        listening = _Listening(self, task)
+        try:
+            why = self._follow(worker, listening)
+        except BaseException:
+            worker.kill()
+            worker.end()
+            raise
+        listening.end(why)
+
+    def _follow(self, worker: LocalWorker, listening: "_Listening") -> str:
+        """Pass on a worker's lines until it ends; returns why it ended."""
+        heard = time.monotonic()
+        while True:
+            try:
+                for line in worker.lines(_TICK_S):
+                    heard = time.monotonic()
+                    listening.hear(line)
+            except EOFError:
+                return worker.end()
+            except Garbled as problem:
+                worker.kill()
+                worker.end()
+                return str(problem)
+            self._stop_if_asked()
+            if time.monotonic() - heard > self._spec.silence_s:
+                worker.kill()
+                worker.end()
+                return f"the worker said nothing for {self._spec.silence_s:.0f} s and was stopped"
+
+    def _stop_if_asked(self) -> None:
+        if self._store.cancel_asked(self._study):
+            raise Cancelled
+
+
+class _Listening:
+    """Writes one worker's lines to the store."""
+
+    def __init__(self, driver: _Driver, task: Task) -> None:
+        self._store, self._study, self._tell = driver._store, driver._study, driver._listen
+        self._task = task
+        self._left = list(task.phases)
+
+    def hear(self, line: bytes) -> None:
+        try:
+            said = json.loads(line)
+            kind = said.pop("kind")
+            self._write(kind, said)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Garbled(f"the worker said something unreadable: {line[:80]!r}") from error
+
+    def _write(self, kind: str, said: dict[str, Any]) -> None:
+        phase = said.pop("phase")
+        key: CellKey = (self._task.shape_key, self._task.plan, phase)
+        if kind == "start":
+            self._store.begin_cell(self._study, *key)
+        elif kind == "done":
+            self._store.finish_cell(self._study, *key, said["payload"])
+            self._left.remove(phase)
+        elif kind == "failed":
+            self._store.fail_cell(self._study, *key, said["reason"])
+            self._left.clear()
+        elif kind == "environment":
+            self._store.set_environment(self._study, said["data"])
+        else:
+            self._store.add_event(self._study, kind, key, **said)
+        self._tell(kind, key, said)
+
+    def end(self, why: str) -> None:
+        """The worker has ended; the phase it owed is a failure."""
+        if self._left:
+            key: CellKey = (self._task.shape_key, self._task.plan, self._left[0])
+            self._store.begin_cell(self._study, *key)
+            self._store.fail_cell(self._study, *key, why)
+            self._tell("failed", key, {"reason": why})
+
+
+def main() -> None:
+    """Drive one study detached from whoever started it; used by `launch`."""
+    parser = argparse.ArgumentParser(prog="recompute_core.studies.driver", description=main.__doc__)
+    parser.add_argument("study")
+    parser.add_argument("--lock-fd", type=int, required=True)
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        store = Store()
+        lock = store.driver_lock(asked.study)
+        lock.adopt(asked.lock_fd)
+        drive(store, asked.study, lock)
+    except (InputError, StoreError, Cancelled) as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

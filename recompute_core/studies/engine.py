@@ -1,0 +1,114 @@
+"""The local engine: each task in a process forked from a server that has torch loaded already.
+
+The child ends by itself when its driver dies, however that happens: a thread waits on the pipe that
+multiprocessing keeps open to the parent. On Linux the kernel is told to pick the child first when
+memory runs out, so that a measurement too large costs its own cell and nothing else.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from .worker import Assignment
+
+_PRELOAD = ["recompute_core.studies.preload"]
+_LONGEST_LINE = 64 << 20
+
+
+class Garbled(Exception):
+    """The worker said something that is not one of its lines."""
+
+
+class LocalEngine:
+    """Starts worker processes on this machine."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(_PRELOAD)
+
+    def start(self, assignment: Assignment) -> "LocalWorker":
+        """Begin a task; its lines arrive through the worker."""
+        ours, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(
+            target=_child, args=(assignment.model_dump_json(), theirs, str(self._log)), daemon=True
+        )
+        process.start()
+        theirs.close()
+        return LocalWorker(process, ours)
+
+
+class LocalWorker:
+    """A running task: lines to read, a process to stop."""
+
+    def __init__(self, process: BaseProcess, pipe: Connection) -> None:
+        self._process = process
+        self._pipe = pipe
+        self._rest = b""
+
+    def lines(self, timeout_s: float) -> Iterator[bytes]:
+        """The whole lines that arrived within `timeout_s`; EOFError once it has ended, or Garbled."""
+        if not wait([self._pipe], timeout_s):
+            return
+        data = os.read(self._pipe.fileno(), 1 << 20)
+        if not data:
+            raise EOFError
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _LONGEST_LINE:
+            raise Garbled(f"the worker wrote more than {_LONGEST_LINE >> 20} MiB without a line end")
+        yield from lines
+
+    def end(self) -> str:
+        """Wait for the process, killing it if it lingers; returns why it ended, in words."""
+        self._process.join(5)
+        if self._process.is_alive():
+            self.kill()
+        code = self._process.exitcode or 0
+        self._pipe.close()
+        if code == -signal.SIGKILL:
+            return "the worker was killed (signal 9; the kernel does so when memory runs out)"
+        if code < 0:
+            return f"the worker died of signal {-code} ({signal.Signals(-code).name})"
+        return f"the worker ended with exit code {code} and no result"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join(10)
+
+
+def _child(assignment: str, pipe: Connection, log: str) -> None:
+    _die_with_driver()
+    _be_the_first_to_go()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    from .worker import work
+
+    with os.fdopen(os.dup(pipe.fileno()), "w") as out:
+        pipe.close()
+        work(Assignment.model_validate_json(assignment), out)
+    sys.stdout.flush()
+
+
+def _die_with_driver() -> None:
+    parent: Any = multiprocessing.parent_process()
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _be_the_first_to_go() -> None:
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")

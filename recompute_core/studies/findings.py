@@ -1,0 +1,43 @@
+"""One finished phase as a sentence, for the log of a terminal and of the page. Pure."""
+
+from typing import Any
+
+from ..gates import megabytes
+from .flow import PLAIN
+from .store import Phase
+
+
+def finding(shape_key: str, plan: str, phase: Phase, payload: dict[str, Any]) -> str:
+    """What a phase found, e.g. `parity: bitwise equal for every-block at T=256 B=8`."""
+    who = f"{'plain' if plan == PLAIN else plan} at {shape_key}"
+    return f"{phase}: {_said(phase, payload)} for {who}"
+
+
+def _said(phase: Phase, found: dict[str, Any]) -> str:
+    match phase:
+        case "reference":
+            return f"loss {found['loss']:.4f}, {found['tensors']} tensors kept"
+        case "noise":
+            return "plain repeats bitwise" if found["bitwise"] else _gap(found, "plain against plain")
+        case "legality":
+            bad = [block["block"] for block in found["blocks"] if block["verdict"] != "legal"]
+            return f"refused: {', '.join(bad)}" if bad else f"{len(found['blocks'])} blocks legal"
+        case "canary":
+            return "broken replay caught" if found["caught"] else "broken replay MISSED"
+        case "parity":
+            if not found["passed"]:
+                return f"fails at {found['failed'][0]['name'] or found['failed'][0]['part']}"
+            return "bitwise equal" if found["bitwise"] else _gap(found, "within tolerance")
+        case "memory":
+            peak = found["peak_bytes"]
+            return f"peak {'not measured' if peak is None else megabytes(peak)}, " + (
+                f"saved {megabytes(found['saved_bytes'])}"
+            )
+        case "time":
+            low, high = found["ratio_ci95"]
+            return f"update {found['ratio_median']:.2f} times as long ({low:.2f} to {high:.2f})"
+
+
+def _gap(found: dict[str, Any], words: str) -> str:
+    gap = found["largest_relative_gap"]
+    return f"{words}, {'not comparable' if gap is None else f'largest relative gap {gap:.2g}'}"

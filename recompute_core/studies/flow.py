@@ -1,0 +1,129 @@
+"""What comes next in a study: a pure function of what is asked and what has been found.
+
+The order is fixed: reference, noise, legality, canary, parity, memory, time. A resumed study asks
+the same question of the same cells, so resuming needs no rule of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..plans.names import block_numbers, plan_hash
+from ..results import Canary, Legality, Noise, ParityPassed
+from ..spec import StudySpec, shape_key
+from .store import Cell, Phase
+
+PLAIN = "none"
+CellKey = tuple[str, str, Phase]
+"""Shape key, plan, phase."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one worker process does: phases of one plan at one shape, in order."""
+
+    shape: dict[str, int]
+    shape_key: str
+    plan: str
+    phases: tuple[Phase, ...]
+    proof: ParityPassed | None = None
+    """The parity that allows memory or time to be measured."""
+    noise_floor: float | None = None
+
+
+@dataclass(frozen=True)
+class Book:
+    """The cells of a study by key, with what each phase's record says."""
+
+    cells: Mapping[CellKey, Cell]
+
+    @classmethod
+    def of(cls, cells: Sequence[Cell]) -> "Book":
+        return cls({(cell.shape_key, cell.plan, cell.phase): cell for cell in cells})
+
+    def done(self, shape: str, plan: str, phase: Phase) -> Cell | None:
+        cell = self.cells.get((shape, plan, phase))
+        return cell if cell is not None and cell.state == "done" else None
+
+    def open(self, shape: str, plan: str, phases: Sequence[Phase]) -> tuple[Phase, ...]:
+        """The phases that are neither done nor failed, up to the first that failed."""
+        still = []
+        for phase in phases:
+            cell = self.cells.get((shape, plan, phase))
+            if cell is not None and cell.state == "failed":
+                break
+            if cell is None or cell.state == "running":
+                still.append(phase)
+        return tuple(still)
+
+    def noise(self, shape: str) -> Noise | None:
+        cell = self.done(shape, PLAIN, "noise")
+        return Noise.model_validate(cell.payload) if cell else None
+
+    def legality(self, shape: str) -> Legality | None:
+        cell = self.done(shape, PLAIN, "legality")
+        return Legality.model_validate(cell.payload) if cell else None
+
+    def canary(self, shape: str, plan: str) -> Canary | None:
+        cell = self.done(shape, plan, "canary")
+        return Canary.model_validate(cell.payload) if cell else None
+
+    def proof(self, shape: str, plan: str) -> ParityPassed | None:
+        cell = self.done(shape, plan, "parity")
+        if cell is None or cell.payload is None or not cell.payload["passed"]:
+            return None
+        canary = self.canary(shape, plan)
+        return ParityPassed.model_validate(cell.payload) if canary and canary.caught else None
+
+
+def block_names(spec: StudySpec, plan: str) -> tuple[str, ...]:
+    """FQNs of the blocks that a plan recomputes in this study's workload."""
+    count = spec.workload.blocks
+    return tuple(f"blocks.{number}" for number in block_numbers(plan, count))
+
+
+def hash_of(spec: StudySpec, plan: str) -> str:
+    return plan_hash(block_names(spec, plan), spec.checkpoint)
+
+
+def next_task(spec: StudySpec, book: Book) -> Task | None:
+    """The next piece of work, or None when nothing is left that can be done."""
+    if any((canary := book.canary(*key)) and not canary.caught for key in _candidates(spec)):
+        return None  # a check that lets a broken replay through proves nothing: the study stops
+    for shape in spec.shapes:
+        task = _next_at(spec, book, shape)
+        if task is not None:
+            return task
+    return None
+
+
+def _candidates(spec: StudySpec) -> list[tuple[str, str]]:
+    return [(shape_key(spec.at(shape)), plan) for shape in spec.shapes for plan in spec.plans]
+
+
+def _next_at(spec: StudySpec, book: Book, shape: dict[str, int]) -> Task | None:
+    key = shape_key(spec.at(shape))
+    prepare = book.open(key, PLAIN, ("reference", "noise", "legality"))
+    if prepare:
+        return Task(shape, key, PLAIN, prepare)
+    noise, legality = book.noise(key), book.legality(key)
+    if noise is None or legality is None or noise.failures(spec.thresholds):
+        return None
+    for plan in spec.plans:
+        if legality.refusals(block_names(spec, plan)):
+            continue
+        phases = book.open(key, plan, ("canary", "parity"))
+        if phases:
+            return Task(shape, key, plan, phases, noise_floor=noise.largest_relative_gap)
+    proofs = {plan: proof for plan in spec.plans if (proof := book.proof(key, plan))}
+    for plan, proof in ({PLAIN: next(iter(proofs.values())), **proofs} if proofs else {}).items():
+        if book.open(key, plan, ("memory",)):
+            return Task(shape, key, plan, ("memory",), proof)
+    for plan, proof in proofs.items():
+        if book.open(key, plan, ("time",)):
+            return Task(shape, key, plan, ("time",), proof)
+    return None
+
+
+def total_cells(spec: StudySpec) -> int:
+    """How many phases a study has when nothing is refused: the length of its progress bar."""
+    return len(spec.shapes) * (3 + 1 + 4 * len(spec.plans))

@@ -1,0 +1,403 @@
+"""The store: one SQLite file (WAL) under RECOMPUTE_HOME for studies, their cells and their events.
+
+A cell is one phase of one plan at one shape. Each is written in a transaction of its own as soon as
+it is finished, so that a killed process loses at most the one it was working on.
+"""
+
+import json
+import os
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..errors import InputError, StoreError
+from ..spec import StudySpec
+from .locks import Lock
+
+Phase = Literal["reference", "noise", "legality", "canary", "parity", "memory", "time"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+Status = Literal["queued", "running", "done", "incomplete", "cancelled", "interrupted"]
+CellState = Literal["running", "done", "failed"]
+
+_APPLICATION_ID = 0x52435354  # "RCST"
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE studies (
+    id TEXT PRIMARY KEY,
+    created_at TEXT NOT NULL,
+    declared_at TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    spec_hash TEXT NOT NULL,
+    status TEXT NOT NULL,
+    environment TEXT NOT NULL DEFAULT '{}',
+    verdict TEXT,
+    sentence TEXT NOT NULL DEFAULT '',
+    cancel INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE cells (
+    study TEXT NOT NULL REFERENCES studies(id),
+    shape_key TEXT NOT NULL,
+    plan TEXT NOT NULL,
+    phase TEXT NOT NULL,
+    state TEXT NOT NULL,
+    payload TEXT,
+    reason TEXT,
+    started_at REAL NOT NULL,
+    seconds REAL,
+    PRIMARY KEY (study, shape_key, plan, phase)
+) STRICT;
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    study TEXT NOT NULL REFERENCES studies(id),
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    shape_key TEXT,
+    plan TEXT,
+    phase TEXT,
+    data TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_of_study ON events (study, seq);
+"""
+
+
+def home_folder() -> Path:
+    """RECOMPUTE_HOME, or `.recompute` in the working directory."""
+    return Path(os.environ.get("RECOMPUTE_HOME") or ".recompute").absolute()
+
+
+def now() -> str:
+    """The present moment, UTC, ISO 8601 to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """A study as the store knows it."""
+
+    id: str
+    created_at: str
+    declared_at: str
+    spec: StudySpec
+    spec_hash: str
+    status: Status
+    """`interrupted` when it should be running and no driver holds it."""
+    environment: dict[str, Any]
+    verdict: str | None
+    sentence: str
+    cancel: bool
+
+    @property
+    def ended(self) -> bool:
+        return self.status not in ("queued", "running")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One phase of one plan at one shape."""
+
+    shape_key: str
+    plan: str
+    """`none` for plain."""
+    phase: Phase
+    state: CellState
+    payload: dict[str, Any] | None
+    reason: str | None
+    started_at: float
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of a study's history."""
+
+    seq: int
+    at: float
+    kind: str
+    """`status`, `start`, `progress`, `pair`, `done`, `failed` or `finding`."""
+    shape_key: str | None
+    plan: str | None
+    phase: str | None
+    data: dict[str, Any]
+
+
+class Store:
+    """Studies, cells and events under one RECOMPUTE_HOME. Every method may raise StoreError."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self.home = home or home_folder()
+        self.path = self.home / "recompute.sqlite3"
+        self._guard = threading.RLock()
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.home}: cannot make the folder: {error.strerror}") from None
+        with self._speaking_plainly():
+            self._db = sqlite3.connect(self.path, timeout=10, check_same_thread=False)
+            self._db.row_factory = sqlite3.Row
+            self._prepare()
+
+    def close(self) -> None:
+        self._db.close()
+
+    # --- studies -------------------------------------------------------------------------------
+
+    def create(self, spec: StudySpec) -> str:
+        """A new study, queued, its thresholds declared now; returns its id."""
+        moment = now()
+        study = f"{moment[:10].replace('-', '')}-{moment[11:19].replace(':', '')}-{secrets.token_hex(2)}"
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO studies (id, created_at, declared_at, spec, spec_hash, status) "
+                "VALUES (?, ?, ?, ?, ?, 'queued')",
+                (study, moment, moment, spec.model_dump_json(), spec.digest()),
+            )
+        self._make_folder(study)
+        return study
+
+    def studies(self, limit: int = 1000) -> list[StudyRow]:
+        """The newest studies first."""
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT * FROM studies ORDER BY created_at DESC, id DESC LIMIT ?", (limit,)
+            ).fetchall()
+        return [self._study(row) for row in rows]
+
+    def study(self, study: str) -> StudyRow:
+        """One study; raises InputError when there is none of that id."""
+        with self._transaction() as db:
+            row = db.execute("SELECT * FROM studies WHERE id = ?", (study,)).fetchone()
+        if row is None:
+            raise InputError(f"no study {study!r} in {self.home}; 'studies' lists them")
+        return self._study(row)
+
+    def live(self) -> list[StudyRow]:
+        """The studies that are queued or running now, oldest first."""
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT * FROM studies WHERE status IN ('queued', 'running') ORDER BY created_at, id"
+            ).fetchall()
+        return [row for row in map(self._study, rows) if not row.ended]
+
+    def set_status(self, study: str, status: Status) -> None:
+        with self._transaction() as db:
+            db.execute("UPDATE studies SET status = ? WHERE id = ?", (status, study))
+        self.add_event(study, "status", status=status)
+
+    def conclude(self, study: str, status: Status, verdict: str | None, sentence: str) -> None:
+        """Write how a study ended."""
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE studies SET status = ?, verdict = ?, sentence = ? WHERE id = ?",
+                (status, verdict, sentence, study),
+            )
+        self.add_event(study, "status", status=status, sentence=sentence)
+
+    def set_environment(self, study: str, environment: dict[str, Any]) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE studies SET environment = ? WHERE id = ?",
+                (json.dumps(environment, allow_nan=False), study),
+            )
+
+    def ask_cancel(self, study: str, cancel: bool = True) -> None:
+        """Ask the driver of a study to stop; it does so within a second."""
+        with self._transaction() as db:
+            db.execute("UPDATE studies SET cancel = ? WHERE id = ?", (int(cancel), study))
+
+    def cancel_asked(self, study: str) -> bool:
+        with self._transaction() as db:
+            row = db.execute("SELECT cancel FROM studies WHERE id = ?", (study,)).fetchone()
+        return bool(row and row["cancel"])
+
+    # --- cells and events ------------------------------------------------------------------------
+
+    def cells(self, study: str) -> list[Cell]:
+        """Every cell of a study, in the order they were begun."""
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT * FROM cells WHERE study = ? ORDER BY started_at, rowid", (study,)
+            ).fetchall()
+        return [
+            Cell(
+                row["shape_key"],
+                row["plan"],
+                row["phase"],
+                row["state"],
+                json.loads(row["payload"]) if row["payload"] else None,
+                row["reason"],
+                row["started_at"],
+                row["seconds"],
+            )
+            for row in rows
+        ]
+
+    def begin_cell(self, study: str, shape_key: str, plan: str, phase: Phase) -> None:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO cells (study, shape_key, plan, phase, state, started_at) "
+                "VALUES (?, ?, ?, ?, 'running', ?)",
+                (study, shape_key, plan, phase, time.time()),
+            )
+            _insert_event(db, study, "start", (shape_key, plan, phase), {})
+
+    def finish_cell(
+        self, study: str, shape_key: str, plan: str, phase: Phase, payload: dict[str, Any]
+    ) -> None:
+        """Keep what a phase found; it is never lost again."""
+        self._end_cell(study, (shape_key, plan, phase), "done", payload, None)
+
+    def fail_cell(self, study: str, shape_key: str, plan: str, phase: Phase, reason: str) -> None:
+        self._end_cell(study, (shape_key, plan, phase), "failed", None, reason)
+
+    def _end_cell(
+        self,
+        study: str,
+        key: tuple[str, str, str],
+        state: CellState,
+        payload: dict[str, Any] | None,
+        reason: str | None,
+    ) -> None:
+        text = None if payload is None else json.dumps(payload, allow_nan=False)
+        with self._transaction() as db:
+            db.execute(
+                "UPDATE cells SET state = ?, payload = ?, reason = ?, seconds = ? - started_at "
+                "WHERE study = ? AND shape_key = ? AND plan = ? AND phase = ?",
+                (state, text, reason, time.time(), study, *key),
+            )
+            _insert_event(db, study, state, key, {"reason": reason} if reason else {})
+
+    def forget_unfinished(self, study: str) -> None:
+        """Drop cells that were running or failed, so that a resumed study does them again."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM cells WHERE study = ? AND state != 'done'", (study,))
+
+    def add_event(
+        self, study: str, kind: str, key: tuple[str, str, str] | None = None, **data: Any
+    ) -> None:
+        """Add a line to a study's history; `key` is (shape key, plan, phase)."""
+        with self._transaction() as db:
+            _insert_event(db, study, kind, key, data)
+
+    def events(self, study: str, after: int = 0, limit: int = 10_000) -> list[Event]:
+        """The events of a study that follow number `after`, oldest first."""
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT * FROM events WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?",
+                (study, after, limit),
+            ).fetchall()
+        return [
+            Event(
+                row["seq"],
+                row["at"],
+                row["kind"],
+                row["shape_key"],
+                row["plan"],
+                row["phase"],
+                json.loads(row["data"]),
+            )
+            for row in rows
+        ]
+
+    def last_seq(self, study: str) -> int:
+        """Number of a study's newest event: two equal answers mean that nothing has changed."""
+        with self._transaction() as db:
+            row = db.execute("SELECT MAX(seq) FROM events WHERE study = ?", (study,)).fetchone()
+        return int(row[0] or 0)
+
+    # --- folders and locks -------------------------------------------------------------------------
+
+    def folder(self, study: str) -> Path:
+        """Where a study's artifacts are kept."""
+        return self.home / "studies" / study
+
+    def driver_lock(self, study: str) -> Lock:
+        """Held by the one process that drives a study."""
+        return Lock(self.folder(study) / "driver.lock")
+
+    def _make_folder(self, study: str) -> None:
+        try:
+            self.folder(study).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.folder(study)}: {error.strerror}") from None
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _study(self, row: sqlite3.Row) -> StudyRow:
+        status: Status = row["status"]
+        if status in ("queued", "running") and not self.driver_lock(row["id"]).is_held():
+            status = "interrupted"
+        return StudyRow(
+            row["id"],
+            row["created_at"],
+            row["declared_at"],
+            StudySpec.model_validate_json(row["spec"]),
+            row["spec_hash"],
+            status,
+            json.loads(row["environment"]),
+            row["verdict"],
+            row["sentence"],
+            bool(row["cancel"]),
+        )
+
+    def _prepare(self) -> None:
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+        if application != _APPLICATION_ID and tables:
+            raise StoreError(f"{self.path}: not a store of Recompute Studio; set RECOMPUTE_HOME")
+        if tables and version != _VERSION:
+            raise StoreError(f"{self.path}: made by another version (store {version}, not {_VERSION})")
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        if not tables:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            with self._transaction() as db:
+                db.execute("BEGIN IMMEDIATE")
+                if not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                    for statement in _SCHEMA.split(";\n"):
+                        db.execute(statement)
+                    db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                    db.execute(f"PRAGMA user_version = {_VERSION}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._guard, self._speaking_plainly(), self._db:
+            yield self._db
+
+    @contextmanager
+    def _speaking_plainly(self) -> Iterator[None]:
+        """Turn what SQLite says into one line with the file's path."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {_PLAIN_WORDS.get(str(error), str(error))}") from None
+
+
+_PLAIN_WORDS = {
+    "file is not a database": "not a store of Recompute Studio; set RECOMPUTE_HOME",
+    "database is locked": "locked by another process for more than 10 seconds",
+    "attempt to write a readonly database": "read-only; make it writable or set RECOMPUTE_HOME",
+    "database or disk is full": "the disk is full; what was finished is kept",
+    "unable to open database file": "cannot be opened; is the folder writable?",
+}
+
+
+def _insert_event(
+    db: sqlite3.Connection,
+    study: str,
+    kind: str,
+    key: tuple[str, str, str] | None,
+    data: dict[str, Any],
+) -> None:
+    db.execute(
+        "INSERT INTO events (study, at, kind, shape_key, plan, phase, data) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (study, time.time(), kind, *(key or (None, None, None)), json.dumps(data, allow_nan=False)),
+    )

@@ -1,0 +1,173 @@
+"""The worker: does one task in a process of its own and says what happens as JSON lines.
+
+`python -m recompute_core.studies.worker` reads one task as a line on standard input and writes its
+lines to standard output; the local engine calls `work` in a forked process instead. Both are the
+same code, so a measurement is the same whoever started it.
+"""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TextIO
+
+from pydantic import BaseModel, ConfigDict
+
+from ..results import ParityPassed, Record
+from ..spec import StudySpec
+from .environment import describe_environment
+from .store import Phase
+
+
+class Assignment(BaseModel):
+    """One task as it travels to the worker."""
+
+    model_config = ConfigDict(frozen=True)
+
+    spec: StudySpec
+    shape: dict[str, int]
+    blocks: tuple[str, ...]
+    """FQNs that the plan recomputes; empty for plain."""
+    phases: tuple[Phase, ...]
+    home: Path
+    reference: Path
+    """Where the reference of this shape is kept."""
+    proof: ParityPassed | None = None
+    noise_floor: float | None = None
+
+
+def work(assignment: Assignment, out: TextIO) -> None:
+    """Do every phase in order; stop at the first that fails."""
+
+    def say(kind: str, **data: Any) -> None:
+        out.write(json.dumps({"kind": kind, **data}, allow_nan=False) + "\n")
+        out.flush()
+
+    for phase in assignment.phases:
+        say("start", phase=phase)
+        try:
+            found = _do(phase, assignment, partial(say, phase=phase))
+            payload = found.model_dump(mode="json", by_alias=True)
+            json.dumps(payload, allow_nan=False)
+        except Exception as error:
+            traceback.print_exc()
+            say("failed", phase=phase, reason=_reason(error))
+            return
+        say("done", phase=phase, payload=payload)
+
+
+def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
+    import torch
+
+    from .. import workloads
+    from ..workloads.device import move, pick_device
+
+    spec = task.spec
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    device = pick_device(spec.device)
+    settings = spec.at(task.shape)
+
+    def build() -> Any:
+        return move(workloads.build(settings, spec.seed, task.home), device)
+
+    if phase == "reference":
+        say("environment", data=describe_environment(device))
+        workloads.prepare(settings, task.home, _every_percent(say))
+        return _reference(build, task)
+    if phase == "legality":
+        from ..checks.legality import check_legality
+
+        return check_legality(build(), spec.checkpoint, spec.seed)
+    if phase in ("noise", "canary", "parity"):
+        from ..checks import parity, snapshot
+
+        reference = snapshot.load(task.reference)
+        if phase == "noise":
+            return parity.check_noise(build, spec, reference)
+        if phase == "canary":
+            return parity.check_canary(build, spec, reference, task.blocks)
+        return parity.check_parity(build, spec, reference, task.blocks, task.noise_floor)
+    return _cost(phase, build, task, say)
+
+
+def _reference(build: Callable[[], Any], task: Assignment) -> Record:
+    from ..checks.snapshot import fixed_update, save
+    from ..results import Reference
+
+    job = build()
+    batch_digest = job.batch_digest
+    parameters = sum(parameter.numel() for parameter in job.model.parameters())
+    found = fixed_update(job, task.spec.optimizer, task.spec.seed)
+    loss = float(found.tensors["loss/"])
+    if not loss == loss or abs(loss) == float("inf"):
+        raise ArithmeticError(f"the plain update itself gives a loss of {loss}")
+    return Reference(
+        loss=loss,
+        tensors=len(found.tensors),
+        digest=save(found.tensors, task.reference),
+        batch_digest=batch_digest,
+        data_digest=job.data_digest,
+        parameters=parameters,
+        block_calls=found.block_calls,
+        flops=found.flops,
+        envelope_flops=6 * parameters * job.tokens,
+        blocks=job.blocks,
+    )
+
+
+def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callable[..., None]) -> Record:
+    from ..meters.memory import measure_memory
+    from ..meters.timing import measure_time
+    from ..plans.apply import applied
+    from ..workloads.update import make_optimizer, seed_everything
+
+    if task.proof is None:
+        raise RuntimeError(f"{phase} was asked for without a proof of parity")
+    job = build()
+    optimizer = make_optimizer(job.model, task.spec.optimizer)
+    put_on = partial(applied, job.model, task.blocks, task.spec.checkpoint)
+    seed_everything(task.spec.seed)
+    if phase == "memory":
+        return measure_memory(job, optimizer, put_on, task.proof)
+    return measure_time(
+        job,
+        optimizer,
+        put_on,
+        task.spec.timing,
+        task.proof,
+        lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
+    )
+
+
+def _every_percent(say: Callable[..., None]) -> Callable[[int, int], None]:
+    """Progress on the data set, said once a percent."""
+    said = -1
+
+    def progress(done: int, total: int) -> None:
+        nonlocal said
+        if (percent := 100 * done // total) > said:
+            said = percent
+            say("progress", what="making the receipt photos", percent=percent)
+
+    return progress
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().split("\n")[0][:300]
+    if type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error):
+        return f"out of memory: {text}"
+    return f"{type(error).__name__}: {text}"
+
+
+def main() -> None:
+    """Read one assignment from standard input, do it, write lines to standard output."""
+    out = sys.stdout
+    sys.stdout = sys.stderr  # whatever a library prints must not get between the lines
+    work(Assignment.model_validate_json(sys.stdin.readline()), out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""What a terminal shows: progress while a study runs, tables afterwards."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+
+from .results import Gate, Judged, StudyResult
+from .spec import StudySpec
+from .studies.driver import Listener
+from .studies.findings import finding
+from .studies.flow import CellKey, total_cells
+from .studies.store import StudyRow
+
+_WORDS = {"pass": "[green]pass[/]", "fail": "[red]fail[/]", "undecided": "[yellow]undecided[/]"}
+
+
+@contextmanager
+def progress(spec: StudySpec, done: int) -> Iterator[Listener]:
+    """A bar on standard error that follows a study; `done` phases were finished before."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=total_cells(spec), completed=done)
+        pairs: list[float] = []
+
+        def listen(kind: str, cell: CellKey | None, data: dict[str, Any]) -> None:
+            if kind == "queued":
+                others = f"{data['ahead']} ahead" if data["ahead"] else "the device is busy"
+                bar.update(task, description=f"queued: {others}")
+            elif cell is not None and kind == "start":
+                pairs.clear()
+                bar.update(task, description=f"{cell[2]} of {_whose(cell[1])} at {cell[0]}")
+            elif cell is not None and kind == "done":
+                console.print(finding(*cell, data["payload"]), highlight=False)
+                bar.advance(task)
+            elif cell is not None and kind == "progress":
+                bar.update(task, description=f"{data['what']}: {data['percent']} %")
+            elif cell is not None and kind == "failed":
+                console.print(
+                    f"[red]{cell[2]} failed for {_whose(cell[1])} at {cell[0]}:[/] {data['reason']}"
+                )
+            elif cell is not None and kind == "pair":
+                pairs.append(data["candidate_s"] / data["plain_s"])
+                ratio = sorted(pairs)[len(pairs) // 2]
+                bar.update(
+                    task, description=f"time of {cell[1]} at {cell[0]}: {len(pairs)} pairs, {ratio:.2f}"
+                )
+
+        yield listen
+
+
+@contextmanager
+def photo_progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while the receipt photos are made."""
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("making the receipt photos", visible=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
+def _whose(plan: str) -> str:
+    return "plain" if plan == "none" else plan
+
+
+def study_table(result: StudyResult) -> Table:
+    """One row a candidate: what was measured and what the gates say."""
+    table = Table(title=f"Study {result.study_id}", title_justify="left")
+    for name in ("shape", "plan"):
+        table.add_column(name, no_wrap=True)
+    for name in ("saved MB", "peak MB", "peak ratio", "update ms", "ratio", "95 % interval"):
+        table.add_column(name, justify="right")
+    for name in ("parity", "memory", "time", "verdict"):
+        table.add_column(name)
+    for shape in dict.fromkeys(one.candidate.shape_key for one in result.judged):
+        here = [one for one in result.judged if one.candidate.shape_key == shape]
+        for row in [*_plain_row(here), *map(_candidate_row, here)]:
+            table.add_row(shape, *row)
+        table.add_section()
+    return table
+
+
+def _plain_row(candidates: list[Judged]) -> list[tuple[str, ...]]:
+    measured = next((one.candidate for one in candidates if one.candidate.memory), None)
+    if measured is None or measured.memory is None:
+        return []
+    plain = measured.memory.plain
+    times = [c.candidate.timing.plain_median_s for c in candidates if c.candidate.timing]
+    update = f"{sorted(times)[len(times) // 2] * 1e3:.0f}" if times else ""
+    return [("plain", _mb(plain.saved_bytes), _mb(plain.peak_bytes), "1.00", update, "1.00", *[""] * 5)]
+
+
+def _candidate_row(one: Judged) -> tuple[str, ...]:
+    memory, timing = one.candidate.memory, one.candidate.timing
+    ratio = memory.ratio if memory else None
+    return (
+        one.candidate.plan,
+        _mb(memory.candidate.saved_bytes) if memory else "",
+        _mb(memory.candidate.peak_bytes) if memory else "",
+        "" if ratio is None else f"{ratio:.3f}",
+        f"{timing.candidate_median_s * 1e3:.0f}" if timing else "",
+        f"{timing.ratio_median:.3f}" if timing else "",
+        "{:.3f} to {:.3f}".format(*timing.ratio_ci95) if timing else "",
+        *map(_gate_word, one.gates),
+        one.verdict.replace("_", " "),
+    )
+
+
+def _gate_word(gate: Gate) -> str:
+    return _WORDS.get(gate.outcome, "[dim]not run[/]")
+
+
+def _mb(count: int | None) -> str:
+    return "not measured" if count is None else f"{count / 1e6:,.1f}"
+
+
+def reasons(result: StudyResult) -> list[str]:
+    """Why candidates were refused or could not be measured, one line each."""
+    return [
+        f"{one.candidate.plan} at {one.candidate.shape_key}: {text}"
+        for one in result.judged
+        for text in one.candidate.troubles
+    ]
+
+
+def studies_table(rows: list[StudyRow]) -> Table:
+    """The history, newest first."""
+    table = Table()
+    for name in ("study", "workload", "plans", "shapes", "status", "verdict"):
+        table.add_column(name, no_wrap=name == "study")
+    for row in rows:
+        table.add_row(
+            row.id,
+            row.spec.workload.name,
+            ", ".join(row.spec.plans[:3]) + (" …" if len(row.spec.plans) > 3 else ""),
+            str(len(row.spec.shapes)),
+            row.status,
+            (row.verdict or "").replace("_", " "),
+        )
+    return table
+
+
+def bytes_and_time() -> str:
+    """The note under every table."""
+    return f"MB = 10^6 bytes. Measured here, {time.strftime('%Y-%m-%d %H:%M')}."

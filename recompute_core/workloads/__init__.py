@@ -1,0 +1,35 @@
+"""What is trained: a registry of workloads. Importing this room does not import torch."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..spec import GptSettings, ReceiptsSettings
+
+if TYPE_CHECKING:
+    from .job import Job
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many photos are made."""
+
+
+def prepare(settings: GptSettings | ReceiptsSettings, home: Path, progress: Progress) -> None:
+    """Make the data that a workload needs, once; `home` is RECOMPUTE_HOME, where it is kept."""
+    if isinstance(settings, ReceiptsSettings) and settings.images is None:
+        from .receipts import ensure_dataset
+
+        ensure_dataset(home, progress)
+
+
+def build(settings: GptSettings | ReceiptsSettings, seed: int, home: Path) -> "Job":
+    """The model, its blocks and its fixed batch, on the CPU, seeded.
+
+    `home` is RECOMPUTE_HOME, where data sets are cached.
+    """
+    if isinstance(settings, GptSettings):
+        from . import gpt
+
+        return gpt.build(settings, seed)
+    from . import receipts
+
+    return receipts.build(settings, seed, home)

@@ -1,0 +1,33 @@
+"""Where a job runs: the local accelerator through `torch.accelerator`, or the CPU."""
+
+from dataclasses import replace
+
+import torch
+
+from ..errors import InputError
+from ..spec import Device
+from .job import Job
+
+
+def pick_device(asked: Device) -> torch.device:
+    """The device to run on; raises InputError when the one asked for is not there."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if asked == "cpu" or (asked == "auto" and accelerator is None):
+        return torch.device("cpu")
+    if accelerator is None or asked not in ("auto", accelerator.type):
+        there = accelerator.type if accelerator else "none"
+        raise InputError(f"device: no {asked} on this machine (accelerator here: {there})")
+    return accelerator
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has finished what was queued on it; nothing to wait for on a CPU."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def move(job: Job, device: torch.device) -> Job:
+    """The job with its model and batch on `device`."""
+    if device.type == "cpu":
+        return job
+    return replace(job, model=job.model.to(device), batch=tuple(t.to(device) for t in job.batch))

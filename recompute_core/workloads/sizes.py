@@ -1,0 +1,65 @@
+"""What a workload takes, from its settings alone. No torch.
+
+Closed forms: estimated and never measured. Good for "does it fit?" and "how long?", not for a verdict.
+"""
+
+from dataclasses import dataclass
+
+from ..spec import GptSettings, ReceiptsSettings
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Estimated sizes of one update, in bytes and floating-point operations."""
+
+    parameters: int
+    block_saved_bytes: int
+    """Activations one block keeps for backward when it is not recomputed."""
+    saved_bytes: int
+    """Activations that the whole plain model keeps."""
+    flops: int
+    """Forward and backward of one plain update."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Parameters, gradients and AdamW's two moments, in float32."""
+        return 16 * self.parameters
+
+    @property
+    def plain_peak_bytes(self) -> int:
+        """State and activations together."""
+        return self.state_bytes + self.saved_bytes
+
+
+def sizes_of(settings: GptSettings | ReceiptsSettings) -> Sizes:
+    """The sizes of one update of a workload with these settings."""
+    return _gpt(settings) if isinstance(settings, GptSettings) else _receipts(settings)
+
+
+def _gpt(s: GptSettings) -> Sizes:
+    tokens = s.batch * s.seq_len
+    hidden = int(8 / 3 * s.width)
+    u = 4 * tokens * s.width  # one [B, T, d] tensor
+    block = 9 * u + 16 * tokens * hidden + 8 * tokens + 4 * s.heads * tokens
+    tail = 3 * u + 4 * tokens * s.vocab + 4 * tokens + 4
+    rope = 8 * s.seq_len * (s.width // s.heads)
+    weights = 4 * s.width**2 + 3 * s.width * hidden
+    parameters = s.blocks * (weights + 2 * s.width) + s.vocab * s.width + s.width
+    attention = 4 * s.batch * s.seq_len**2 * s.width  # both products, forward
+    flops = s.blocks * (6 * tokens * weights + int(3.5 * attention)) + 6 * tokens * s.width * s.vocab
+    return Sizes(parameters, block + u, s.blocks * (block + u) + rope + tail, flops)
+
+
+def _receipts(s: ReceiptsSettings) -> Sizes:
+    each = (s.height // 16) * (s.image_width // 16)  # tokens of a photo
+    tokens, pixels, d = s.batch * each, s.batch * s.height * s.image_width, s.width
+    u = 4 * tokens * d  # one [B, T, d] tensor
+    scores = 4 * s.batch * s.heads * each**2
+    # With dropout the CPU's attention keeps its scores: 22 u and three score matrices, else 16 u.
+    block = 22 * u + 3 * scores if s.dropout else 16 * u
+    weights = 12 * d**2 + 13 * d
+    parameters = s.blocks * weights + 52_560 + 865 * d + each * d + 8 * d + 6
+    attention = 4 * s.batch * each**2 * d
+    stem_flops = 3 * 18 * pixels * (150 + 3 * d // 8)
+    flops = s.blocks * (6 * tokens * 12 * d**2 + 3 * attention) + stem_flops
+    return Sizes(parameters, block, s.blocks * block + 133 * pixels, flops)

@@ -1,0 +1,82 @@
+"""The one update that every check and every meter runs, the same for plain and candidate.
+
+Gradients stay allocated between updates and are zeroed in place, as in every microbatch but the
+first of an accumulated update: they belong to the state and not to the activations.
+"""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..spec import OptimizerSettings
+from .job import Job
+
+Mark = Callable[[str], None]
+"""Told when a phase or a block begins."""
+
+
+def unmarked(label: str) -> None:
+    """A mark that nobody looks at."""
+
+
+def seed_everything(seed: int) -> None:
+    """Seed torch on every device, NumPy and `random`."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
+    """AdamW over the trainable parameters."""
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.AdamW(trainable, lr=settings.lr, weight_decay=settings.weight_decay)
+
+
+def allocate_state(optimizer: torch.optim.Optimizer) -> None:
+    """Make gradients and the optimizer's moments exist without moving a weight.
+
+    So that their allocation, which the first real update would do, is not taken for activations.
+    """
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+
+
+def update(job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked) -> tuple[Tensor, Tensor]:
+    """One whole update; returns output and loss. `mark` is told when each phase begins."""
+    mark("zero_grad")
+    optimizer.zero_grad(set_to_none=False)
+    mark("forward")
+    output, loss = job.model(*job.batch)
+    mark("backward")
+    loss.backward()
+    mark("optimizer")
+    optimizer.step()
+    return output, loss
+
+
+def state_tensors(job: Job, optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """Everything alive between updates: parameters, buffers, gradients, moments, inputs."""
+    parameters = list(job.model.parameters())
+    moments = [
+        value
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, Tensor)
+    ]
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    return [*parameters, *job.model.buffers(), *gradients, *moments, *job.batch]
+
+
+def storage_bytes(tensors: list[Tensor]) -> int:
+    """Bytes of the distinct storages behind `tensors`."""
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    return sum(storages.values())
