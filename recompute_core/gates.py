@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .intervals import Interval
 from .results import (
     Candidate,
+    Gap,
     Gate,
     Judged,
     Measured,
@@ -71,10 +72,9 @@ def parity_gate(parity: ParityPassed | ParityFailed | None, thresholds: Threshol
     failures = parity.failures(thresholds)
     gap = parity.largest_gradient_gap
     if failures:
-        worst = failures[0]
-        what = worst.problem or f"relative gap {worst.relative:.2g}"
-        sentence = f"{_PARTS[worst.part]} {worst.name}: {what}".strip()
-        sentence += f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+        sentence = f"{gap_words(failures[0])}{more}."
+        sentence = sentence[0].upper() + sentence[1:]
     elif parity.bitwise:
         sentence = "Every compared tensor is bitwise equal."
     else:
@@ -89,14 +89,22 @@ def parity_gate(parity: ParityPassed | ParityFailed | None, thresholds: Threshol
     )
 
 
+def gap_words(gap: Gap) -> str:
+    """One tensor's gap in words: what it is, and how far off."""
+    what = f"{_PARTS[gap.part]} {gap.name}".strip()
+    if gap.problem is not None:
+        return f"{what}: {gap.problem}"
+    return f"{what}: relative gap {gap.relative:.2g}, absolute {gap.absolute:.2g}"
+
+
 _PARTS = {
-    "output": "Output",
-    "loss": "Loss",
-    "input_grad": "Gradient of the input",
-    "grad": "Gradient of",
-    "buffer": "Buffer",
-    "rng": "Random state",
-    "weight": "Weight after the update",
+    "output": "output",
+    "loss": "loss",
+    "input_grad": "gradient of the",
+    "grad": "gradient of",
+    "buffer": "buffer",
+    "rng": "random state",
+    "weight": "next-step weight",
 }
 
 
@@ -228,10 +236,13 @@ def candidate_sentence(one: Judged) -> str:
     if isinstance(candidate, Refused):
         if candidate.stopped_by == "pending":
             return f"Not decided yet: {name}."
-        why = candidate.failure or (candidate.reasons[0] if candidate.reasons else "no reason given")
-        return f"Not measured: {name}. {why[0].upper()}{why[1:].rstrip('.')}."
+        why = candidate.troubles[0].rstrip(".")
+        if candidate.stopped_by in ("failure", "canary"):
+            return f"Undecided on {name}: {why}."
+        return f"Keep the original rather than {name}: {why}."
     if not isinstance(candidate, Measured):
-        return f"Not measured in full: {name}. {(candidate.failure or 'Still running').rstrip('.')}."
+        why = (candidate.failure or "still running").rstrip(".")
+        return f"Not measured in full, {name}: {why}."
     timing, memory = candidate.timing, candidate.memory
     low, high = timing.ratio_ci95
     gates = "gradients bitwise equal" if candidate.parity.bitwise else "gradients within tolerance"
@@ -275,9 +286,9 @@ def study_sentence(judged: Sequence[Judged]) -> str:
         if passed:
             places = ", ".join(f"{p.candidate.plan} at {p.candidate.shape_key}" for p in passed)
             return f"Keep the original: no plan passes at every shape. Passing: {places}."
-        refused = [one for one in judged if isinstance(one.candidate, Refused)]
-        if len(refused) == len(judged):
-            return f"Keep the original: no plan could be measured. {candidate_sentence(judged[0])}"
+        if all(isinstance(one.candidate, Refused) for one in judged):
+            others = len(judged) - 1
+            return f"{candidate_sentence(judged[0])} The other {others} are refused too."
         measured = [one for one in judged if one.candidate.timing is not None]
         return (
             f"Keep the original: no plan passes every gate. "

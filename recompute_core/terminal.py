@@ -131,12 +131,14 @@ def _mb(count: int | None) -> str:
 
 
 def reasons(result: StudyResult) -> list[str]:
-    """Why candidates were refused or could not be measured, one line each."""
-    return [
-        f"{one.candidate.plan} at {one.candidate.shape_key}: {text}"
-        for one in result.judged
-        for text in one.candidate.troubles
-    ]
+    """Why candidates were refused or could not be measured: the first reason of each, in a line."""
+    lines = []
+    for one in result.judged:
+        candidate, more = one.candidate, len(one.candidate.troubles) - 1
+        if candidate.troubles:
+            tail = f" (and {more} more reasons, in the JSON)" if more > 0 else ""
+            lines.append(f"{candidate.plan} at {candidate.shape_key}: {candidate.troubles[0]}{tail}")
+    return lines
 
 
 def studies_table(rows: list[StudyRow]) -> Table:

@@ -117,17 +117,27 @@ _GENERATORS = {"random": "Python's random module", "numpy": "NumPy's global gene
 
 
 def _changed_buffers(name: str, before: "_State", after: "_State") -> Iterator[Reason]:
-    for buffer, value in before.buffers.items():
-        if not torch.equal(value, after.buffers[buffer]):
-            if buffer.rpartition(".")[2] in _STATISTICS:
-                sentence = (
-                    f"{name}: the running statistic {buffer} moves on every forward, so a replay "
-                    "moves it twice; recompute around it, or use a norm without running statistics."
-                )
-                yield Reason(code="running_statistics", block=name, sentence=sentence)
-            else:
-                sentence = f"{name}: the buffer {buffer} changes on every forward; move it out."
-                yield Reason(code="buffer_changed", block=name, sentence=sentence)
+    changed = [
+        key for key, value in before.buffers.items() if not torch.equal(value, after.buffers[key])
+    ]
+    norms = dict.fromkeys(key.rpartition(".")[0] for key in changed if _is_statistic(key))
+    if norms:
+        sentence = (
+            f"{name}: the running statistics of {' and '.join(norms)} move on every forward, so a "
+            "replay moves them twice; recompute around them, or use a norm without running statistics."
+        )
+        yield Reason(code="running_statistics", block=name, sentence=sentence)
+    for key in changed:
+        if not _is_statistic(key):
+            sentence = (
+                f"{name}: the buffer {key} changes on every forward, so a replay changes it twice; "
+                "move it out of the block."
+            )
+            yield Reason(code="buffer_changed", block=name, sentence=sentence)
+
+
+def _is_statistic(buffer: str) -> bool:
+    return buffer.rpartition(".")[2] in _STATISTICS
 
 
 def _changed_attributes(name: str, before: "_State", after: "_State") -> Iterator[Reason]:

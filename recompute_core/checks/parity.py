@@ -8,7 +8,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
 from ..plans.apply import Call, applied
-from ..results import Canary, Noise, Parity, ParityFailed, ParityPassed
+from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed
 from ..spec import StudySpec
 from ..workloads.job import Job
 from .snapshot import Snapshot, compare, fixed_update
@@ -28,7 +28,7 @@ def check_canary(build: Build, spec: StudySpec, reference: Snapshot, blocks: tup
     job = build()
     with applied(job.model, blocks[:1], spec.checkpoint, wrap=_broken):
         found = fixed_update(job, spec.optimizer, spec.seed)
-    broken = Noise(gaps=compare(reference, found.tensors))
+    broken = Comparison(gaps=compare(reference, found.tensors))
     return Canary(
         caught=bool(broken.failures(spec.thresholds)),
         block=blocks[0],
@@ -72,12 +72,12 @@ def check_parity(
     job = build()
     with applied(job.model, blocks, spec.checkpoint):
         found = fixed_update(job, spec.optimizer, spec.seed)
-    facts = {
-        "gaps": compare(reference, found.tensors),
+    comparison = Comparison(gaps=compare(reference, found.tensors))
+    failed = comparison.failures(spec.thresholds)
+    facts: dict[str, Any] = {
+        "gaps": comparison.gaps,
         "noise_floor": noise_floor,
         "block_calls": found.block_calls,
         "flops": found.flops,
     }
-    passed = ParityPassed(**facts)
-    failed = passed.failures(spec.thresholds)
-    return ParityFailed(failed=failed, **facts) if failed else passed
+    return ParityFailed(failed=failed, **facts) if failed else ParityPassed(**facts)

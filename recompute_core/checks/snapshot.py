@@ -77,8 +77,11 @@ def fixed_update(job: Job, settings: OptimizerSettings, seed: int) -> Observed:
 def save(tensors: Snapshot, path: Path) -> str:
     """Keep a snapshot as safetensors; returns its digest. Never leaves a half-written file."""
     partial = path.with_suffix(".partial")
-    save_file(tensors, partial)
-    partial.replace(path)
+    try:
+        save_file(tensors, partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     return tensors_digest(sorted(tensors.items()))
 
 

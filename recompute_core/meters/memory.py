@@ -59,7 +59,7 @@ def measure_memory(
         elif device.type == "mps":
             found = _mps(run)
         else:
-            found = _accelerator(run, device, state_bytes)
+            found = _accelerator(run, device)
     process_peak = _process_peak_bytes()
     if process_peak is None:
         found["not_measured"]["process_peak_bytes"] = "this system does not tell"
@@ -132,7 +132,7 @@ def _mark_backward(name: str, result: Any) -> None:
 # --- accelerators --------------------------------------------------------------------------------
 
 
-def _accelerator(run: Run, device: torch.device, state_bytes: int, updates: int = 3) -> dict[str, Any]:
+def _accelerator(run: Run, device: torch.device, updates: int = 3) -> dict[str, Any]:
     """CUDA and XPU: three updates after a warm one, peak counters reset before each."""
     samples, reserved = [], 0
     for number in range(updates + 1):

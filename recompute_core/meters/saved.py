@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class SavedBytes:
-    """Counts saved tensors while it is entered, in two ways.
+    """Counts saved tensors while it is entered, in two ways; each entry starts from zero.
 
     `distinct`: once per storage, the storages of `own` left out. `naive`: once per data pointer,
     everything included, as a first attempt with `saved_tensors_hooks` usually counts.
@@ -42,6 +42,8 @@ class SavedBytes:
         return tensor
 
     def __enter__(self) -> "SavedBytes":
+        self._storages.clear()
+        self._pointers.clear()
         self._hooks.__enter__()
         return self
 

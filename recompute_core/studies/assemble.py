@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..gates import candidate_sentence, judge, study_sentence, study_verdict
+from ..gates import candidate_sentence, gap_words, judge, study_sentence, study_verdict
 from ..results import (
     Candidate,
     Judged,
@@ -130,7 +130,7 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     noise, legality = book.noise(key), book.legality(key)
     off = noise.failures(spec.thresholds) if noise else ()
     if off:
-        reason = f"plain differs from plain on this device: {off[0].part} {off[0].name}"
+        reason = f"plain differs from plain on this device: {gap_words(off[0])}"
         return Refused(**facts, stopped_by="noise", reasons=(reason,))
     if legality is None:
         return Refused(**facts, stopped_by="pending")
@@ -157,11 +157,10 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     if cell.payload["passed"]:
         return None
     parity = ParityFailed.model_validate(cell.payload)
-    worst = parity.failed[0]
-    gap = worst.problem or f"relative gap {worst.relative:.2g}, absolute {worst.absolute:.2g}"
-    reason = f"parity fails: {worst.part.replace('_', ' ')} {worst.name}, {gap}"
     more = len(parity.failed) - 1
-    reason += f", and {more} more tensors" if more else ""
+    reason = f"parity fails: {gap_words(parity.failed[0])}" + (
+        f", and {more} more tensors" if more else ""
+    )
     return Refused(**facts, stopped_by="parity", parity=parity, reasons=(reason,))
 
 

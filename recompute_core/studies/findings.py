@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ..gates import megabytes
+from ..gates import gap_words, megabytes
+from ..results import Gap
 from .flow import PLAIN
 from .store import Phase
 
@@ -26,7 +27,7 @@ def _said(phase: Phase, found: dict[str, Any]) -> str:
             return "broken replay caught" if found["caught"] else "broken replay MISSED"
         case "parity":
             if not found["passed"]:
-                return f"fails at {found['failed'][0]['name'] or found['failed'][0]['part']}"
+                return f"fails ({gap_words(Gap.model_validate(found['failed'][0]))})"
             return "bitwise equal" if found["bitwise"] else _gap(found, "within tolerance")
         case "memory":
             peak = found["peak_bytes"]

@@ -385,6 +385,7 @@ _PLAIN_WORDS = {
     "database is locked": "locked by another process for more than 10 seconds",
     "attempt to write a readonly database": "read-only; make it writable or set RECOMPUTE_HOME",
     "database or disk is full": "the disk is full; what was finished is kept",
+    "disk I/O error": "cannot be read or written; is the disk full or failing?",
     "unable to open database file": "cannot be opened; is the folder writable?",
 }
 
