@@ -72,6 +72,7 @@ def resume(study_id: str, json_file: str | None) -> None:
     row = store.study(study_id)
     if row.status == "done":
         raise InputError(f"study {study_id} is done; there is nothing to resume")
+    store.ask_cancel(study_id, False)
     _drive(store, study_id, json_file)
 
 

@@ -7,6 +7,7 @@ does, and is undecided in between. A figure that is missing or not a number neve
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from .intervals import Interval
 from .results import (
@@ -202,21 +203,18 @@ def chosen(judged: Sequence[Judged]) -> Judged | None:
     """The best adopted plan, at its largest shape: the lowest peak, and among peaks within 1 % the
     shortest update."""
     verdicts = plan_verdicts(judged)
-    last: dict[str, Judged] = {}
+    largest: dict[str, tuple[Measured, Judged]] = {}
     for one in judged:
-        if verdicts[one.candidate.plan] == "adopt":
-            last[one.candidate.plan] = one
-    measured = [(one, one.candidate) for one in last.values()]
-    costs = {
-        c.plan: (c.memory.candidate.peak_bytes or 0, c.timing.ratio_median)
-        for _, c in measured
-        if isinstance(c, Measured)
-    }
-    if not costs:
+        found = one.candidate
+        if isinstance(found, Measured) and verdicts[found.plan] == "adopt":
+            known = largest.get(found.plan)
+            if known is None or prod(found.shape.values()) > prod(known[0].shape.values()):
+                largest[found.plan] = (found, one)
+    if not largest:
         return None
-    floor = min(peak for peak, _ in costs.values()) * 1.01
-    best = min((p for p in costs if costs[p][0] <= floor), key=lambda p: costs[p][1])
-    return last[best]
+    peaks = {plan: found.memory.candidate.peak_bytes or 0 for plan, (found, _) in largest.items()}
+    near = [plan for plan, peak in peaks.items() if peak <= min(peaks.values()) * 1.01]
+    return largest[min(near, key=lambda plan: largest[plan][0].timing.ratio_median)][1]
 
 
 # --- sentences ---------------------------------------------------------------------------------------

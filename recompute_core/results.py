@@ -19,7 +19,13 @@ FigureKind = Literal["measured", "estimated", "supplied"]
 class Record(BaseModel):
     """A finding; it never changes. Derived figures are written with it and derived again on reading."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
+        populate_by_name=True,
+        allow_inf_nan=False,
+    )
 
 
 # --- reference and noise ---------------------------------------------------------------------
@@ -169,10 +175,6 @@ class Canary(Record):
     """What was broken."""
     largest_relative_gap: float | None
     """The gap that parity saw."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True
-    )
 
 
 # --- parity ----------------------------------------------------------------------------------
@@ -450,10 +452,6 @@ class StudyResult(Record):
     references: dict[str, Reference]
     """By shape key."""
     judged: tuple[Judged, ...]
-
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", use_attribute_docstrings=True, populate_by_name=True
-    )
 
     def document(self) -> dict[str, Any]:
         """The published JSON, `recompute-study/1`: candidates flat, with their gates."""

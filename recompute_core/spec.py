@@ -10,7 +10,14 @@ import json
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from .errors import InputError
 
@@ -24,6 +31,15 @@ class Frozen(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, raw: Any) -> Any:
+        for name, value in raw.items() if isinstance(raw, dict) else ():
+            field = cls.model_fields.get(name) if isinstance(name, str) else None
+            if isinstance(value, bool) and field is not None and field.annotation is not bool:
+                raise ValueError(f".{name}: expected a value, got {str(value).lower()}")
+        return raw
 
 
 class GptSettings(Frozen):
@@ -174,10 +190,19 @@ class StudySpec(Frozen):
             value = {"name": value}
         if isinstance(value, dict):
             name = value.get("name", "gpt")
-            if name not in WORKLOADS:
-                raise ValueError(f"unknown workload {name!r}; known: {', '.join(WORKLOADS)}")
+            if not isinstance(name, str) or name not in WORKLOADS:
+                raise ValueError(f"unknown workload {_cut(name)}; known: {', '.join(WORKLOADS)}")
             return {"name": name, **value}
         return value
+
+    @field_validator("shapes", mode="before")
+    @classmethod
+    def _sizes_are_numbers(cls, shapes: Any) -> Any:
+        for index, shape in enumerate(shapes if isinstance(shapes, list | tuple) else ()):
+            for name, size in shape.items() if isinstance(shape, dict) else ():
+                if isinstance(size, bool):
+                    raise ValueError(f"[{index}].{name}: expected a number, got {str(size).lower()}")
+        return shapes
 
     @field_validator("plans")
     @classmethod
@@ -254,18 +279,30 @@ def parse_spec(raw: Any, origin: str = "the specification") -> StudySpec:
 def explain(error: ValidationError) -> str:
     """The first problem of a pydantic error as one line: where, what, what was given."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in WORKLOADS)
+    place = _without_tag(first["loc"])
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
     message = first["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     given = first.get("input")
     if first["type"] == "extra_forbidden":
-        return f"{where}: no such setting"
-    if first["type"] == "value_error" or isinstance(given, dict):
-        return f"{where}: {message}" if where else message
-    if isinstance(given, float) and not math.isfinite(given):
-        return f"{where}: {message}, got {given}"
-    text = repr(given)
-    return f"{where}: {message}, got {text if len(text) <= 60 else text[:57] + '...'}"
+        line = f"{where}: no such setting"
+    elif first["type"] == "value_error" or isinstance(given, dict):
+        joint = "" if not where or message[0] in ".[" else ": "
+        line = f"{where}{joint}{message}".removeprefix(".")
+    else:
+        line = f"{where}: {message}, got {_cut(given)}"
+    line = " ".join(line.split())
+    return line if len(line) <= 280 else line[:277] + "..."
+
+
+def _without_tag(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """A place in the data without the workload's name that pydantic puts after `workload`."""
+    return (place[0], *place[2:]) if place[:1] == ("workload",) and place[1:2] != () else place
+
+
+def _cut(value: Any) -> str:
+    text = str(value) if isinstance(value, float) and not math.isfinite(value) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -7,6 +7,7 @@ Covers one plain training forward; contexts left before backward and state kept 
 """
 
 import random
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -185,7 +186,9 @@ def _fingerprint(value: Any, depth: int = 4) -> Any:
         return type(value).__name__
     if isinstance(value, dict):
         return {repr(key): _fingerprint(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if isinstance(value, list | tuple | set | frozenset | deque):
         return [_fingerprint(item, depth - 1) for item in value]
     if hasattr(value, "__len__") and hasattr(value, "__iter__"):
         return (type(value).__name__, len(value))

@@ -1,6 +1,7 @@
 """Reference, noise floor, canary and parity: does a recomputed update equal plain's?"""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -26,8 +27,8 @@ def check_noise(build: Build, spec: StudySpec, reference: Snapshot) -> Noise:
 def check_canary(build: Build, spec: StudySpec, reference: Snapshot, blocks: tuple[str, ...]) -> Canary:
     """Break the replay of the plan's first block on purpose, and see whether parity catches it."""
     job = build()
-    with applied(job.model, blocks[:1], spec.checkpoint, wrap=_broken):
-        found = fixed_update(job, spec.optimizer, spec.seed)
+    put_on = partial(applied, job.model, blocks[:1], spec.checkpoint, wrap=_broken)
+    found = fixed_update(job, spec.optimizer, spec.seed, put_on)
     broken = Comparison(gaps=compare(reference, found.tensors))
     return Canary(
         caught=bool(broken.failures(spec.thresholds)),
@@ -56,6 +57,8 @@ def _broken(call: Call) -> Call:
 def _disturbed(value: Any) -> Any:
     if not isinstance(value, Tensor) or not value.is_floating_point():
         return value
+    if value.dim() == 0:
+        return value * 1.01
     disturbed = value.clone()
     disturbed[..., ::2] *= 1.01
     return disturbed
@@ -70,8 +73,8 @@ def check_parity(
 ) -> Parity:
     """The plan's update against the reference, under the thresholds declared in `spec`."""
     job = build()
-    with applied(job.model, blocks, spec.checkpoint):
-        found = fixed_update(job, spec.optimizer, spec.seed)
+    put_on = partial(applied, job.model, blocks, spec.checkpoint)
+    found = fixed_update(job, spec.optimizer, spec.seed, put_on)
     comparison = Comparison(gaps=compare(reference, found.tensors))
     failed = comparison.failures(spec.thresholds)
     facts: dict[str, Any] = {

@@ -7,7 +7,9 @@ not finite is a difference by itself.
 
 import hashlib
 import random
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..meters.flops import FORMULAS
-from ..plans.apply import Call, shadowed
+from ..plans.apply import Applied, Call, shadowed
 from ..results import Gap
 from ..spec import OptimizerSettings
 from ..workloads.job import Job, tensors_digest
@@ -38,14 +40,20 @@ class Observed:
     flops: int
 
 
-def fixed_update(job: Job, settings: OptimizerSettings, seed: int) -> Observed:
-    """Run the first update of a freshly built job under `seed` and keep what it leaves."""
+def fixed_update(
+    job: Job, settings: OptimizerSettings, seed: int, put_on: Applied = nullcontext
+) -> Observed:
+    """Run the first update of a freshly built job under `seed` and keep what it leaves.
+
+    `put_on` puts a plan on the job's model; without it the update is plain.
+    """
     job = replace(job, batch=tuple(_differentiable(t) for t in job.batch))
     optimizer = make_optimizer(job.model, settings)
     calls = dict.fromkeys(job.blocks, 0)
     entering = _EnteringGradient(job.model.get_submodule(job.blocks[0]))
     counter = FlopCounterMode(display=False, custom_mapping=FORMULAS)
-    with _counted(job, calls), entering, counter:
+    # Counting comes first, so that a plan of the variant `forward` wraps it and replays are counted.
+    with _counted(job, calls), put_on(), entering, counter:
         seed_everything(seed)
         output, loss = update(job, optimizer)
     tensors: Snapshot = {"loss/": loss.detach(), "rng/torch": torch.get_rng_state()}
@@ -68,10 +76,15 @@ def fixed_update(job: Job, settings: OptimizerSettings, seed: int) -> Observed:
     tensors["rng/random"] = _hashed(repr(random.getstate()))
     tensors["rng/numpy"] = _hashed(repr(np.random.get_state(legacy=False)))
     return Observed(
-        {key: tensor.cpu().contiguous() for key, tensor in tensors.items()},
+        {key: _kept(tensor) for key, tensor in tensors.items()},
         calls,
         counter.get_total_flops(),
     )
+
+
+def _kept(tensor: Tensor) -> Tensor:
+    """A copy of its own on the CPU: what is kept must share no memory."""
+    return tensor.detach().to("cpu", copy=True).contiguous()
 
 
 def save(tensors: Snapshot, path: Path) -> str:
@@ -109,6 +122,8 @@ def _gap(key: str, reference: Tensor | None, found: Tensor | None) -> Gap:
     if scale == 0:
         problem = f"all zero in the reference, up to {absolute:.2g} here"
         return Gap(part=part, name=name, absolute=absolute, relative=None, problem=problem)
+    if not isfinite(absolute / scale):
+        return Gap(part=part, name=name, absolute=None, relative=None, problem="gap beyond any number")
     return Gap(part=part, name=name, absolute=absolute, relative=absolute / scale)
 
 

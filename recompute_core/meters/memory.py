@@ -7,7 +7,7 @@ CUDA and XPU: the allocator's own peak counters, reset before every update. MPS 
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._pytree import tree_leaves
 
-from ..plans.apply import Call, shadowed
+from ..plans.apply import Applied, Call, shadowed
 from ..results import Memory, ParityPassed
 from ..workloads.device import synchronize
 from ..workloads.job import Job
@@ -23,7 +23,6 @@ from ..workloads.update import Mark, allocate_state, state_tensors, storage_byte
 from .saved import SavedBytes
 from .timeline import BACK, BLOCK, END, MARK, REPLAY, Trace, peak_at, thin
 
-Applied = Callable[[], AbstractContextManager[None]]
 Run = Callable[[Mark], object]
 
 
@@ -53,9 +52,10 @@ def measure_memory(
 
             update(job, optimizer, metered)
 
-    with applied():
+    # Blocks are marked first, so that a plan of the variant `forward` wraps the marks and replays show.
+    with _marked_blocks(job) if device.type == "cpu" else nullcontext(), applied():
         if device.type == "cpu":
-            found = _cpu(job, run, state_bytes)
+            found = _cpu(run, state_bytes)
         elif device.type == "mps":
             found = _mps(run)
         else:
@@ -75,11 +75,8 @@ def measure_memory(
 # --- CPU -----------------------------------------------------------------------------------------
 
 
-def _cpu(job: Job, run: Run, state_bytes: int) -> dict[str, Any]:
-    with (
-        _marked_blocks(job),
-        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
-    ):
+def _cpu(run: Run, state_bytes: int) -> dict[str, Any]:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run(_mark)
     trace = Trace.from_profiler(profiler)
     return {

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 
 from ..intervals import median_interval
+from ..plans.apply import Applied
 from ..results import Pair, ParityPassed, Timing
 from ..spec import TimingSettings
 from ..workloads.device import synchronize
 from ..workloads.job import Job
 from ..workloads.update import allocate_state, update
-from .memory import Applied
 
 
 def measure_time(

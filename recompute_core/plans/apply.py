@@ -6,7 +6,7 @@ is wrapped, so FQNs, parameters and state dicts stay as they are.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,8 @@ from ..spec import CheckpointSettings
 
 Call = Callable[..., Any]
 Wrap = Callable[[Call], Call]
+Applied = Callable[[], AbstractContextManager[None]]
+"""Puts a plan on a model for as long as the context lasts."""
 
 
 def recompute(settings: CheckpointSettings) -> Wrap:

@@ -18,7 +18,7 @@ from ..results import (
     Verdict,
 )
 from ..spec import StudySpec, Thresholds, shape_key, size_fields
-from .flow import PLAIN, Book, block_names, hash_of
+from .flow import PLAIN, Book, block_names, hash_of, next_task
 from .store import Cell, Phase, StudyRow
 
 
@@ -33,7 +33,7 @@ def assemble(row: StudyRow, cells: list[Cell], thresholds: Thresholds | None = N
         _candidate(row.spec, book, shape, plan) for shape in row.spec.shapes for plan in row.spec.plans
     ]
     judged = tuple(judge(candidate, limits) for candidate in candidates)
-    verdict, sentence = _conclusion(row, judged)
+    verdict, sentence = _conclusion(row, book, judged)
     return StudyResult(
         study_id=row.id,
         status=row.status,
@@ -53,12 +53,7 @@ def assemble(row: StudyRow, cells: list[Cell], thresholds: Thresholds | None = N
     )
 
 
-def _conclusion(row: StudyRow, judged: tuple[Judged, ...]) -> tuple[Verdict | None, str]:
-    pending = any(
-        (isinstance(one.candidate, Refused) and one.candidate.stopped_by == "pending")
-        or (isinstance(one.candidate, Proven) and one.candidate.failure is None)
-        for one in judged
-    )
+def _conclusion(row: StudyRow, book: Book, judged: tuple[Judged, ...]) -> tuple[Verdict | None, str]:
     missed = next(
         (
             one
@@ -69,7 +64,7 @@ def _conclusion(row: StudyRow, judged: tuple[Judged, ...]) -> tuple[Verdict | No
     )
     if missed is not None:
         return "undecided", candidate_sentence(missed)
-    if pending:
+    if next_task(row.spec, book) is not None:
         return None, "Not decided yet."
     return study_verdict(judged), study_sentence(judged)
 

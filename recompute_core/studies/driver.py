@@ -53,6 +53,7 @@ def drive(
             driver.run()
         except (Cancelled, KeyboardInterrupt):
             driver.conclude("cancelled")
+            store.ask_cancel(study, False)
             raise Cancelled(f"study {study} was cancelled; 'resume {study}' goes on") from None
     finally:
         machine.release()
@@ -66,7 +67,6 @@ class _Driver:
         self._listen = listener
         self._spec = store.study(study).spec
         self._engine = LocalEngine(store.folder(study) / "worker.log")
-        store.ask_cancel(study, False)
         store.forget_unfinished(study)
 
     def wait_for(self, machine: Lock) -> None:
@@ -74,6 +74,7 @@ class _Driver:
         self._store.set_status(self._study, "queued")
         told: int | None = None
         while True:
+            self._stop_if_asked()
             ahead = [row.id for row in self._store.live()]
             ahead = ahead[: ahead.index(self._study)] if self._study in ahead else ahead
             if not ahead and machine.acquire():
@@ -81,7 +82,6 @@ class _Driver:
             if told != len(ahead):
                 told = len(ahead)
                 self._listen("queued", None, {"ahead": told})
-            self._stop_if_asked()
             time.sleep(_TICK_S)
         self._store.set_status(self._study, "running")
 
@@ -157,6 +157,7 @@ class _Listening:
         self._store, self._study, self._tell = driver._store, driver._study, driver._listen
         self._task = task
         self._left = list(task.phases)
+        self._begun: str | None = None
 
     def hear(self, line: bytes) -> None:
         try:
@@ -171,6 +172,7 @@ class _Listening:
         key: CellKey = (self._task.shape_key, self._task.plan, phase)
         if kind == "start":
             self._store.begin_cell(self._study, *key)
+            self._begun = phase
         elif kind == "done":
             self._store.finish_cell(self._study, *key, said["payload"])
             self._left.remove(phase)
@@ -187,7 +189,8 @@ class _Listening:
         """The worker has ended; the phase it owed is a failure."""
         if self._left:
             key: CellKey = (self._task.shape_key, self._task.plan, self._left[0])
-            self._store.begin_cell(self._study, *key)
+            if self._begun != self._left[0]:
+                self._store.begin_cell(self._study, *key)
             self._store.fail_cell(self._study, *key, why)
             self._tell("failed", key, {"reason": why})
 

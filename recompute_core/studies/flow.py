@@ -5,14 +5,16 @@ the same question of the same cells, so resuming needs no rule of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ..plans.names import block_numbers, plan_hash
-from ..results import Canary, Legality, Noise, ParityPassed
+from ..results import Canary, Legality, Noise, ParityPassed, Record
 from ..spec import StudySpec, shape_key
 from .store import Cell, Phase
 
 PLAIN = "none"
+Found = TypeVar("Found", bound=Record)
 CellKey = tuple[str, str, Phase]
 """Shape key, plan, phase."""
 
@@ -35,6 +37,7 @@ class Book:
     """The cells of a study by key, with what each phase's record says."""
 
     cells: Mapping[CellKey, Cell]
+    _records: dict[CellKey, Record] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, cells: Sequence[Cell]) -> "Book":
@@ -56,23 +59,31 @@ class Book:
         return tuple(still)
 
     def noise(self, shape: str) -> Noise | None:
-        cell = self.done(shape, PLAIN, "noise")
-        return Noise.model_validate(cell.payload) if cell else None
+        return self._read(Noise, shape, PLAIN, "noise")
 
     def legality(self, shape: str) -> Legality | None:
-        cell = self.done(shape, PLAIN, "legality")
-        return Legality.model_validate(cell.payload) if cell else None
+        return self._read(Legality, shape, PLAIN, "legality")
 
     def canary(self, shape: str, plan: str) -> Canary | None:
-        cell = self.done(shape, plan, "canary")
-        return Canary.model_validate(cell.payload) if cell else None
+        return self._read(Canary, shape, plan, "canary")
 
     def proof(self, shape: str, plan: str) -> ParityPassed | None:
+        """The candidate's parity, if it passed and its canary was caught."""
         cell = self.done(shape, plan, "parity")
         if cell is None or cell.payload is None or not cell.payload["passed"]:
             return None
         canary = self.canary(shape, plan)
-        return ParityPassed.model_validate(cell.payload) if canary and canary.caught else None
+        return self._read(ParityPassed, shape, plan, "parity") if canary and canary.caught else None
+
+    def _read(self, kind: type[Found], shape: str, plan: str, phase: Phase) -> Found | None:
+        """A finished phase's record, checked once."""
+        cell = self.done(shape, plan, phase)
+        if cell is None:
+            return None
+        key = (shape, plan, phase)
+        if key not in self._records:
+            self._records[key] = kind.model_validate(cell.payload)
+        return self._records[key]  # type: ignore[return-value]
 
 
 def block_names(spec: StudySpec, plan: str) -> tuple[str, ...]:
@@ -108,13 +119,12 @@ def _next_at(spec: StudySpec, book: Book, shape: dict[str, int]) -> Task | None:
     noise, legality = book.noise(key), book.legality(key)
     if noise is None or legality is None or noise.failures(spec.thresholds):
         return None
-    for plan in spec.plans:
-        if legality.refusals(block_names(spec, plan)):
-            continue
+    legal = [plan for plan in spec.plans if not legality.refusals(block_names(spec, plan))]
+    for plan in legal:
         phases = book.open(key, plan, ("canary", "parity"))
         if phases:
             return Task(shape, key, plan, phases, noise_floor=noise.largest_relative_gap)
-    proofs = {plan: proof for plan in spec.plans if (proof := book.proof(key, plan))}
+    proofs = {plan: proof for plan in legal if (proof := book.proof(key, plan))}
     for plan, proof in ({PLAIN: next(iter(proofs.values())), **proofs} if proofs else {}).items():
         if book.open(key, plan, ("memory",)):
             return Task(shape, key, plan, ("memory",), proof)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 from ..errors import InputError, StoreError
 from ..spec import StudySpec
@@ -29,9 +30,10 @@ def resume(store: Store, study: str) -> None:
     # The lock travels to the driver, so that at no moment a study that is on its way looks abandoned.
     assert lock.descriptor is not None
     try:
+        store.ask_cancel(study, False)
         store.set_status(study, "queued")
         with open(store.folder(study) / "driver.log", "ab") as log:
-            subprocess.Popen(
+            driver = subprocess.Popen(
                 [
                     sys.executable,
                     "-m",
@@ -47,6 +49,7 @@ def resume(store: Store, study: str) -> None:
                 start_new_session=True,
                 pass_fds=(lock.descriptor,),
             )
+        threading.Thread(target=driver.wait, daemon=True).start()  # reap it when it ends
     except OSError as error:
         raise StoreError(f"{store.folder(study)}: {error.strerror}") from None
     finally:

@@ -152,13 +152,13 @@ class Store:
         """A new study, queued, its thresholds declared now; returns its id."""
         moment = now()
         study = f"{moment[:10].replace('-', '')}-{moment[11:19].replace(':', '')}-{secrets.token_hex(2)}"
+        self._make_folder(study)
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO studies (id, created_at, declared_at, spec, spec_hash, status) "
                 "VALUES (?, ?, ?, ?, ?, 'queued')",
                 (study, moment, moment, spec.model_dump_json(), spec.digest()),
             )
-        self._make_folder(study)
         return study
 
     def studies(self, limit: int = 1000) -> list[StudyRow]:
@@ -267,9 +267,12 @@ class Store:
         text = None if payload is None else json.dumps(payload, allow_nan=False)
         with self._transaction() as db:
             db.execute(
-                "UPDATE cells SET state = ?, payload = ?, reason = ?, seconds = ? - started_at "
-                "WHERE study = ? AND shape_key = ? AND plan = ? AND phase = ?",
-                (state, text, reason, time.time(), study, *key),
+                "INSERT INTO cells "
+                "(study, shape_key, plan, phase, state, payload, reason, started_at, seconds) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET "
+                "state = excluded.state, payload = excluded.payload, reason = excluded.reason, "
+                "seconds = excluded.started_at - cells.started_at",
+                (study, *key, state, text, reason, time.time()),
             )
             _insert_event(db, study, state, key, {"reason": reason} if reason else {})
 
@@ -347,24 +350,30 @@ class Store:
         )
 
     def _prepare(self) -> None:
-        application = self._db.execute("PRAGMA application_id").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        tables = self._db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-        if application != _APPLICATION_ID and tables:
+        self._db.execute("PRAGMA synchronous = NORMAL")
+        self._db.execute("PRAGMA foreign_keys = ON")
+        if self._is_ours():
+            return
+        self._db.execute("PRAGMA journal_mode = WAL")
+        with self._transaction() as db:
+            db.execute("BEGIN IMMEDIATE")
+            if self._is_ours():
+                return  # another process made it meanwhile
+            for statement in _SCHEMA.split(";\n"):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _is_ours(self) -> bool:
+        """Whether the file holds our tables; False when it is new. Raises StoreError otherwise."""
+        query = "SELECT application_id, user_version, (SELECT COUNT(*) FROM sqlite_master) "
+        query += "FROM pragma_application_id, pragma_user_version"
+        application, version, tables = self._db.execute(query).fetchone()
+        if application not in (0, _APPLICATION_ID) or (tables and not application):
             raise StoreError(f"{self.path}: not a store of Recompute Studio; set RECOMPUTE_HOME")
         if tables and version != _VERSION:
             raise StoreError(f"{self.path}: made by another version (store {version}, not {_VERSION})")
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute("PRAGMA foreign_keys = ON")
-        if not tables:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            with self._transaction() as db:
-                db.execute("BEGIN IMMEDIATE")
-                if not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-                    for statement in _SCHEMA.split(";\n"):
-                        db.execute(statement)
-                    db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version = {_VERSION}")
+        return bool(tables)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

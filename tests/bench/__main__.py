@@ -1,0 +1,22 @@
+"""`python -m tests.bench [NAME ...]`: measure the product itself and print tables."""
+
+import sys
+
+from . import page_latency, study_cost
+
+BENCHES = {"study-cost": study_cost.main, "page-latency": page_latency.main}
+
+
+def main() -> None:
+    """Run the named benches, or all of them."""
+    names = sys.argv[1:] or list(BENCHES)
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        sys.exit(f"no bench {unknown[0]!r}; known: {', '.join(BENCHES)}")
+    for name in names:
+        print(f"\n## {name}\n", flush=True)
+        BENCHES[name]()
+
+
+if __name__ == "__main__":
+    main()
