@@ -154,7 +154,7 @@ def _why_not_run(candidate: Candidate) -> str:
     if isinstance(candidate, Measured):
         return ""
     if candidate.failure:
-        return f"Not measured: {candidate.failure}."
+        return f"Not measured: {candidate.failure.rstrip('.')}."
     if isinstance(candidate, Proven) or candidate.stopped_by == "pending":
         return "Not measured yet."
     return f"Not measured: {candidate.stopped_by} refused it."

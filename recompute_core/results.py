@@ -68,6 +68,7 @@ class Gap(Record):
 
     @property
     def bitwise(self) -> bool:
+        """Equal to the last bit, but for the sign of a zero."""
         return self.problem is None and self.absolute == 0
 
 

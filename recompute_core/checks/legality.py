@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from ..results import BlockLegality, Legality, Reason
 from ..spec import CheckpointSettings
@@ -89,7 +89,7 @@ def _check_block(
     if _versions(arguments) != versions:
         sentence = (
             f"{name} changes its input in place, so a replay starts from other values; "
-            "make the operation out of place."
+            "make the change out of place."
         )
         reasons.append(Reason(code="input_changed", block=name, sentence=sentence))
     for generator in ("random", "numpy"):
@@ -135,6 +135,14 @@ def _changed_buffers(name: str, before: "_State", after: "_State") -> Iterator[R
                 "move it out of the block."
             )
             yield Reason(code="buffer_changed", block=name, sentence=sentence)
+
+
+def _identical(old: Tensor | None, new: Tensor | None) -> bool:
+    """Whether two buffers hold the same bits, NaN included."""
+    if old is None or new is None or old.shape != new.shape or old.dtype != new.dtype:
+        return False
+    flat = [t.contiguous().reshape(-1).view(torch.uint8) for t in (old, new)]
+    return torch.equal(flat[0], flat[1])
 
 
 def _is_statistic(buffer: str) -> bool:
@@ -199,8 +207,11 @@ def _fingerprint(value: Any, depth: int = 4) -> Any:
     return type(value).__name__
 
 
-def _versions(arguments: Arguments) -> list[int]:
-    return [leaf._version for leaf in tree_leaves(arguments) if isinstance(leaf, Tensor)]
+def _versions(arguments: Arguments) -> tuple[str, list[tuple[int, int]]]:
+    """What shows that arguments were changed: their structure, which leaves, tensor versions."""
+    leaves, structure = tree_flatten(arguments)
+    stamps = [(id(leaf), leaf._version if isinstance(leaf, Tensor) else 0) for leaf in leaves]
+    return repr(structure), stamps
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -7,7 +7,8 @@ not finite is a difference by itself.
 
 import hashlib
 import random
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
@@ -180,28 +181,19 @@ class _EnteringGradient:
         self.gradient = gradient.detach().clone()
 
 
-class _counted:
+@contextmanager
+def _counted(job: Job, calls: dict[str, int]) -> Iterator[None]:
     """Counts the forward calls of each block, replays included."""
+    with ExitStack() as stack:
+        for name in job.blocks:
+            module = job.model.get_submodule(name)
+            stack.enter_context(shadowed(module, "forward", _counting(name, module.forward, calls)))
+        yield
 
-    def __init__(self, job: Job, calls: dict[str, int]) -> None:
-        self._shadows = [
-            shadowed(module, "forward", self._counting(name, module.forward, calls))
-            for name in job.blocks
-            for module in [job.model.get_submodule(name)]
-        ]
 
-    def __enter__(self) -> None:
-        for shadow in self._shadows:
-            shadow.__enter__()
+def _counting(name: str, call: Call, calls: dict[str, int]) -> Call:
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        calls[name] += 1
+        return call(*args, **kwargs)
 
-    def __exit__(self, *_: object) -> None:
-        for shadow in self._shadows:
-            shadow.__exit__(None, None, None)
-
-    @staticmethod
-    def _counting(name: str, call: Call, calls: dict[str, int]) -> Call:
-        def counting(*args: Any, **kwargs: Any) -> Any:
-            calls[name] += 1
-            return call(*args, **kwargs)
-
-        return counting
+    return counting

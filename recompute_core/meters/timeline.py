@@ -67,7 +67,7 @@ def thin(trace: Trace, base_bytes: int, bins: int = 400) -> Timeline | None:
     """At most about `bins` points that keep the highest moment of each bin; `base_bytes` are added."""
     if not trace.times:
         return None
-    start = trace.times[0]
+    start = min([trace.times[0], *(at for at, _ in trace.marks)])
     span = max(trace.times[-1] - start, 1)
     kept = [max(group, key=lambda point: point[1]) for group in _bins(trace, start, span, bins)]
     return Timeline(

@@ -40,6 +40,7 @@ def measure_time(
         with applied():
             return _seconds(job, optimizer, device)
 
+    collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
@@ -57,7 +58,8 @@ def measure_time(
             if stopped:
                 return Timing(samples=tuple(samples), stopped=stopped)
     finally:
-        gc.enable()
+        if collecting:
+            gc.enable()
 
 
 def _seconds(job: Job, optimizer: torch.optim.Optimizer, device: torch.device) -> float:

@@ -71,6 +71,8 @@ class LocalWorker:
         self._process.join(5)
         if self._process.is_alive():
             self.kill()
+            self._pipe.close()
+            return "the worker closed its pipe, did not end, and was stopped"
         code = self._process.exitcode or 0
         self._pipe.close()
         if code == -signal.SIGKILL:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 from ..errors import InputError, StoreError
 from ..spec import StudySpec
@@ -17,6 +18,13 @@ def launch(store: Store, spec: StudySpec) -> str:
     study = store.create(spec)
     resume(store, study)
     return study
+
+
+def _environment(store: Store) -> dict[str, str]:
+    """The driver's environment: our store, and this very package wherever it was started from."""
+    places = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(filter(None, places))
+    return {**os.environ, "RECOMPUTE_HOME": str(store.home), "PYTHONPATH": path}
 
 
 def resume(store: Store, study: str) -> None:
@@ -42,7 +50,7 @@ def resume(store: Store, study: str) -> None:
                     "--lock-fd",
                     str(lock.descriptor),
                 ],
-                env={**os.environ, "RECOMPUTE_HOME": str(store.home)},
+                env=_environment(store),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

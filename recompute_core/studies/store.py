@@ -352,13 +352,20 @@ class Store:
     def _prepare(self) -> None:
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute("PRAGMA foreign_keys = ON")
-        if self._is_ours():
-            return
+        # One opener at a time: SQLite does not wait when another process is switching to WAL.
+        opening = Lock(self.home / "recompute.lock")
+        if not opening.acquire(patience_s=10):
+            raise StoreError(f"{self.path}: another process is opening it and does not end")
+        try:
+            if not self._is_ours():
+                self._make()
+        finally:
+            opening.release()
+
+    def _make(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         with self._transaction() as db:
             db.execute("BEGIN IMMEDIATE")
-            if self._is_ours():
-                return  # another process made it meanwhile
             for statement in _SCHEMA.split(";\n"):
                 db.execute(statement)
             db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")

@@ -1,0 +1,56 @@
+"""The main script: what stands around every page. Which study is shown lives in the address."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from pages._parts import chrome
+from pages._parts.data import get_store, wanted_study
+from pages._parts.words import literal
+from recompute_core.errors import InputError, StoreError
+
+PARTS = Path(__file__).parent / "_parts"
+GROUPS = {
+    "Explore": [
+        st.Page("home.py", title="Home", icon=":material/home:", default=True),
+        st.Page("setup.py", title="Set up", icon=":material/tune:", url_path="set-up"),
+        st.Page("live.py", title="Live", icon=":material/timeline:", url_path="live"),
+        st.Page("result.py", title="Result", icon=":material/scatter_plot:", url_path="result"),
+    ],
+    "Keep": [
+        st.Page("studies.py", title="Studies", icon=":material/history:", url_path="studies"),
+    ],
+}
+
+st.set_page_config(
+    page_title="Recompute Studio",
+    page_icon=str(PARTS / "icon.svg"),
+    layout="wide",
+    menu_items={
+        "About": "Recompute Studio decides, with evidence, whether a training job should recompute "
+        "activations, where, and at what price. Every figure is measured on this machine or says "
+        "that it is not."
+    },
+)
+st.html(PARTS / "style.css")
+page = st.navigation(GROUPS, position="hidden")
+
+try:
+    store = get_store()
+    asked = wanted_study()
+    unknown = None
+    if asked is not None:
+        try:
+            store.study(asked)
+        except InputError:
+            unknown = asked
+    chrome.sidebar(store, GROUPS, unknown)
+    if unknown is not None:
+        said = literal(unknown[:40])
+        st.error(f"There is no study “{said}” here. The Studies page lists what was measured.")
+        st.page_link("studies.py", label="Open the studies")
+        if page.url_path in ("live", "result"):
+            st.stop()
+    page.run()
+except StoreError as error:
+    st.error(literal(str(error)))

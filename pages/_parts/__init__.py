@@ -1,0 +1,1 @@
+"""What the pages are laid out from: charts, tables and markup, each a pure function of results."""

@@ -1,0 +1,347 @@
+"""Curves over shapes and over recomputed blocks, and the pairs as they arrive. Pure.
+
+Plain is grey with squares; every plan has its own colour, marker and dash, so that no line is told
+apart by colour alone. Only measured candidates have points.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from recompute_core.intervals import median, median_interval
+from recompute_core.results import Judged, Measured, Memory, Proven, StudyResult
+
+from .palette import Palette
+from .words import plan_label
+
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_MARKERS = ("circle", "diamond", "triangle-up", "cross", "pentagon", "star")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What varies from shape to shape, and where each shape lies on it."""
+
+    title: str
+    places: dict[str, float | str]
+    """By shape key, in order."""
+
+
+def shape_axis(result: StudyResult) -> Axis:
+    """Sequence length or batch where only that varies; else the shapes by name."""
+    shapes = {one.candidate.shape_key: one.candidate.shape for one in result.judged}
+    names = next(iter(shapes.values())).keys()
+    varying = [name for name in names if len({shape[name] for shape in shapes.values()}) > 1]
+    titles = {"seq_len": "sequence length (tokens)", "batch": "batch size"}
+    if len(varying) == 1 and varying[0] in titles:
+        ordered = sorted(shapes, key=lambda key: shapes[key][varying[0]])
+        return Axis(titles[varying[0]], {key: shapes[key][varying[0]] for key in ordered})
+    return Axis("shape", {key: key for key in shapes})
+
+
+def _memory(one: Judged) -> tuple[Memory, Memory] | None:
+    pair = one.candidate.memory
+    return (pair.plain, pair.candidate) if pair is not None else None
+
+
+def _base(unit: str, axis: Axis, height: int) -> go.Figure:
+    numeric = all(not isinstance(place, str) for place in axis.places.values())
+    across: dict[str, object] = {"title": {"text": axis.title, "standoff": 8}, "zeroline": False}
+    if numeric:
+        across |= {"tickvals": list(axis.places.values()), "rangemode": "normal"}
+    else:
+        across |= {"type": "category", "categoryarray": list(axis.places.values())}
+    return go.Figure(
+        layout={
+            "height": height,
+            "margin": {"l": 64, "r": 12, "t": 28, "b": 52},
+            "dragmode": False,
+            "hovermode": "x unified",
+            "uirevision": "curves",
+            "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+            "xaxis": across,
+            "yaxis": {"title": {"text": unit, "standoff": 8}, "rangemode": "tozero",
+                      "zeroline": False},
+        }
+    )  # fmt: skip
+
+
+def _line(
+    name: str,
+    places: Sequence[float | str],
+    values: Sequence[float],
+    colour: str,
+    index: int | None,
+    bars: Sequence[tuple[float, float]] | None = None,
+    suffix: str = "",
+) -> go.Scatter:
+    error = None
+    if bars is not None:
+        error = {
+            "type": "data",
+            "symmetric": False,
+            "array": [max(0.0, high - value) for value, (_, high) in zip(values, bars, strict=True)],
+            "arrayminus": [max(0.0, value - low) for value, (low, _) in zip(values, bars, strict=True)],
+            "thickness": 1.2,
+            "width": 4,
+        }
+    return go.Scatter(
+        x=list(places),
+        y=list(values),
+        error_y=error,
+        name=name,
+        mode="lines+markers",
+        line={
+            "color": colour,
+            "width": 2,
+            "dash": "solid" if index is None else _DASHES[index % 6],
+        },
+        marker={"symbol": "square" if index is None else _MARKERS[index % 6], "size": 8},
+        hovertemplate="%{y:,.4~g}" + suffix,
+    )
+
+
+Reading = Callable[[Judged], tuple[float, float] | None]
+"""Plain's and the candidate's figure of one candidate, or None."""
+
+
+def over_shapes(
+    result: StudyResult, unit: str, read: Reading, colours: Palette, height: int = 320
+) -> go.Figure:
+    """One figure over the shapes: plain and every plan."""
+    axis = shape_axis(result)
+    figure = _base(unit, axis, height)
+    plain: dict[str, float] = {}
+    lines: dict[str, dict[str, float]] = {}
+    for one in result.judged:
+        found = read(one)
+        if found is not None:
+            plain.setdefault(one.candidate.shape_key, found[0])
+            lines.setdefault(one.candidate.plan, {})[one.candidate.shape_key] = found[1]
+    if len(axis.places) == 1:
+        return _bars(unit, plain, lines, colours)
+    if plain:
+        keys = [key for key in axis.places if key in plain]
+        figure.add_trace(
+            _line("plain", [axis.places[k] for k in keys], [plain[k] for k in keys],
+                  colours.plain, None)
+        )  # fmt: skip
+    for index, plan in enumerate(result.spec.plans):
+        values = lines.get(plan)
+        if values:
+            keys = [key for key in axis.places if key in values]
+            colour = colours.series[index % len(colours.series)]
+            figure.add_trace(
+                _line(plan_label(plan), [axis.places[k] for k in keys], [values[k] for k in keys],
+                      colour, index)
+            )  # fmt: skip
+    return figure
+
+
+def _bars(
+    unit: str, plain: dict[str, float], lines: dict[str, dict[str, float]], colours: Palette
+) -> go.Figure:
+    """At a single shape there is nothing to run along: a bar for plain and one for each plan."""
+    names = ["plain"] * len(plain) + [plan_label(plan) for plan in lines]
+    values = [*plain.values(), *(next(iter(found.values())) for found in lines.values())]
+    colour = [colours.plain] * len(plain) + [colours.series[0]] * len(lines)
+    return go.Figure(
+        go.Bar(
+            x=values,
+            y=names,
+            orientation="h",
+            marker={"color": colour},
+            text=[f"{value:,.1f}" for value in values],
+            textposition="auto",
+            hovertemplate="%{y}: %{x:,.1f} " + unit + "<extra></extra>",
+        ),
+        layout={
+            "height": 90 + 34 * len(names),
+            "margin": {"l": 8, "r": 12, "t": 8, "b": 46},
+            "dragmode": False,
+            "xaxis": {"title": {"text": unit, "standoff": 6}, "zeroline": False},
+            "yaxis": {"autorange": "reversed", "automargin": True, "ticksuffix": "  "},
+            "bargap": 0.3,
+        },
+    )
+
+
+def saved_mb(one: Judged) -> tuple[float, float] | None:
+    pair = _memory(one)
+    return None if pair is None else (pair[0].saved_bytes / 1e6, pair[1].saved_bytes / 1e6)
+
+
+def peak_mb(one: Judged) -> tuple[float, float] | None:
+    pair = _memory(one)
+    if pair is None or pair[0].peak_bytes is None or pair[1].peak_bytes is None:
+        return None
+    return pair[0].peak_bytes / 1e6, pair[1].peak_bytes / 1e6
+
+
+def step_ms(one: Judged) -> tuple[float, float] | None:
+    timing = one.candidate.timing
+    if timing is None:
+        return None
+    return timing.plain_median_s * 1e3, timing.candidate_median_s * 1e3
+
+
+def ratio_over_shapes(result: StudyResult, colours: Palette, height: int = 320) -> go.Figure:
+    """The ratio of update times with its intervals, and the gate."""
+    axis = shape_axis(result)
+    figure = _base("update time, ratio to plain", axis, height)
+    figure.update_yaxes(rangemode="normal")
+    figure.add_hline(y=1, line={"color": colours.plain, "width": 1})
+    figure.add_hline(
+        y=result.thresholds.update_ratio, line={"color": colours.ink, "width": 1.4, "dash": "dash"},
+        annotation_text=f"gate {result.thresholds.update_ratio:.2f}", annotation_position="bottom right",
+    )  # fmt: skip
+    for index, plan in enumerate(result.spec.plans):
+        timed = [
+            (one.candidate.shape_key, one.candidate.timing)
+            for one in result.judged
+            if one.candidate.plan == plan and one.candidate.timing is not None
+        ]
+        if timed:
+            figure.add_trace(
+                _line(
+                    plan_label(plan),
+                    [axis.places[key] for key, _ in timed],
+                    [timing.ratio_median for _, timing in timed],
+                    colours.series[index % len(colours.series)],
+                    index,
+                    [timing.ratio_ci95 for _, timing in timed],
+                )
+            )
+    return figure
+
+
+# --- the selective curve -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One point of the selective curve: so many of the first blocks recomputed."""
+
+    blocks: int
+    saved_mb: float
+    peak_mb: float | None
+    ratio: float | None
+    """Median of the paired ratios of update times; 1 for plain."""
+    ratio_ci95: tuple[float, float] | None
+
+
+def selective(result: StudyResult, shape: str) -> list[Stop]:
+    """0, 1, 2 … first blocks recomputed at one shape; empty with fewer than two."""
+    stops: dict[int, Stop] = {}
+    for one in result.judged:
+        candidate = one.candidate
+        names = tuple(f"blocks.{i}" for i in range(len(candidate.blocks)))
+        if candidate.shape_key != shape or candidate.blocks != names:
+            continue
+        if not isinstance(candidate, Measured | Proven) or candidate.memory is None:
+            continue
+        plain, own, timing = candidate.memory.plain, candidate.memory.candidate, candidate.timing
+        stops.setdefault(0, Stop(0, plain.saved_bytes / 1e6, _mb(plain.peak_bytes), 1.0, (1.0, 1.0)))
+        stops[len(names)] = Stop(
+            len(names),
+            own.saved_bytes / 1e6,
+            _mb(own.peak_bytes),
+            timing.ratio_median if timing else None,
+            timing.ratio_ci95 if timing else None,
+        )
+    return [stops[k] for k in sorted(stops)] if len(stops) > 2 else []
+
+
+def _mb(count: int | None) -> float | None:
+    return None if count is None else count / 1e6
+
+
+def selective_memory(stops: Sequence[Stop], colours: Palette, height: int = 320) -> go.Figure:
+    """Saved bytes and peak against the number of recomputed blocks."""
+    axis = Axis("blocks recomputed, from the first", {str(s.blocks): s.blocks for s in stops})
+    figure = _base("MB", axis, height)
+    places = [s.blocks for s in stops]
+    figure.add_trace(_line("saved for backward", places, [s.saved_mb for s in stops],
+                           colours.series[0], 0))  # fmt: skip
+    peaks = [s.peak_mb for s in stops if s.peak_mb is not None]
+    if len(peaks) == len(stops):
+        figure.add_trace(_line("peak", places, peaks, colours.series[1], 1))
+    return figure
+
+
+def selective_time(stops: Sequence[Stop], colours: Palette, height: int = 320) -> go.Figure:
+    """Step time against the number of recomputed blocks, as a ratio to plain with its interval."""
+    axis = Axis("blocks recomputed, from the first", {str(s.blocks): s.blocks for s in stops})
+    figure = _base("update time, ratio to plain", axis, height)
+    figure.update_yaxes(rangemode="normal")
+    timed = [(s.blocks, s.ratio, s.ratio_ci95) for s in stops if s.ratio and s.ratio_ci95]
+    figure.add_trace(
+        _line(
+            "update time",
+            [blocks for blocks, _, _ in timed],
+            [ratio for _, ratio, _ in timed],
+            colours.series[0],
+            0,
+            [edges for _, _, edges in timed],
+        )
+    )
+    return figure
+
+
+# --- pairs as they arrive ------------------------------------------------------------------------------
+
+
+def pairs_chart(
+    pairs: Sequence[tuple[float, float]], gate: float, colours: Palette, height: int = 230
+) -> go.Figure:
+    """The ratio of each pair, the median so far and its interval, narrowing from left to right."""
+    ratios = [candidate / plain for plain, candidate in pairs]
+    stops = _prefixes(len(ratios))
+    bands = [median_interval(ratios[:n]) for n in stops]
+    blue = colours.series[0]
+    figure = go.Figure(
+        layout={
+            "height": height,
+            "margin": {"l": 56, "r": 12, "t": 12, "b": 46},
+            "showlegend": False,
+            "dragmode": False,
+            "uirevision": "pairs",
+            "xaxis": {"title": {"text": "pair", "standoff": 6}, "zeroline": False,
+                      "range": [0.5, max(8, len(ratios)) + 0.5], "tickformat": "d"},
+            "yaxis": {"title": {"text": "ratio", "standoff": 6}, "zeroline": False,
+                      "tickformat": ".2f", "nticks": 6},
+        }
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=[*stops, *reversed(stops)],
+            y=[*(high for _, high in bands), *(low for low, _ in reversed(bands))],
+            fill="toself", fillcolor=_faint(blue), line={"width": 0}, hoverinfo="skip",
+            mode="lines",
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(x=stops, y=[median(ratios[:n]) for n in stops], mode="lines",
+                   line={"color": blue, "width": 2}, hovertemplate="median %{y:.3f}<extra></extra>")
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(x=list(range(1, len(ratios) + 1)), y=ratios, mode="markers",
+                   marker={"color": blue, "size": 6, "symbol": "circle-open"},
+                   hovertemplate="pair %{x}: %{y:.3f}<extra></extra>")
+    )  # fmt: skip
+    figure.add_hline(y=gate, line={"color": colours.ink, "width": 1.4, "dash": "dash"})
+    return figure
+
+
+def _prefixes(count: int) -> list[int]:
+    """At most 40 lengths up to `count`, odd ones, whose interval is cheap; the last always."""
+    every = list(range(1, count + 1, 2))
+    step = max(1, len(every) // 40)
+    chosen = every[::step]
+    return chosen if not count or chosen[-1] == count else [*chosen, count]
+
+
+def _faint(colour: str) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.18)"

@@ -1,0 +1,174 @@
+"""The sidebar, the title with its link, and how a page finds its study."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from html import escape
+from typing import ParamSpec
+from urllib.parse import urlencode, urlsplit
+
+import streamlit as st
+from streamlit.navigation.page import Page
+
+from recompute_core.errors import InputError, StoreError
+from recompute_core.results import StudyResult
+from recompute_core.studies.flow import total_cells
+from recompute_core.studies.store import Store, StudyRow
+
+from .data import Snapshot, get_store, snapshot, want_study, wanted_study
+from .palette import Palette, palette_of
+from .words import count, device_line, literal, shapes_line, standing, when, when_short
+
+Given = ParamSpec("Given")
+_PICKER = "study picker"
+_OPENED = "open the picked study"
+
+
+def colours() -> Palette:
+    """The palette of the theme this browser shows."""
+    return palette_of(st.context.theme.type)
+
+
+def plainly(draw: Callable[Given, None]) -> Callable[Given, None]:
+    """Shows a problem with the store or the input as one line, wherever it is met."""
+
+    @wraps(draw)
+    def drawn(*args: Given.args, **kwargs: Given.kwargs) -> None:
+        try:
+            draw(*args, **kwargs)
+        except (InputError, StoreError) as error:
+            st.error(literal(str(error)))
+
+    return drawn
+
+
+def sidebar(store: Store, groups: Mapping[str, Sequence[Page]], unknown: str | None) -> None:
+    """The name, the pages in their groups, the study picker and the device line."""
+    with st.sidebar:
+        st.html(
+            '<div class="rs-name">Recompute Studio'
+            "<span>Recompute activations, or keep them?</span></div>"
+        )
+        study = None if unknown else wanted_study()
+        for group, pages in groups.items():
+            st.html(f'<div class="rs-group">{escape(group)}</div>')
+            for page in pages:
+                st.page_link(page, query_params={"study": study} if study else None)
+        st.divider()
+        _picker(store, unknown)
+        _device_line()
+
+
+def _picker(store: Store, unknown: str | None) -> None:
+    rows = store.studies(limit=200)
+    asked = None if unknown else wanted_study()
+    if asked is not None:
+        want_study(asked)
+        if asked not in {row.id for row in rows}:
+            rows.append(store.study(asked))
+    if not rows:
+        return
+    labels = picker_labels(rows)
+    st.session_state[_PICKER] = asked
+    st.selectbox(
+        "Study",
+        list(labels),
+        key=_PICKER,
+        format_func=lambda study: labels.get(study, study),
+        placeholder="Choose a study",
+        on_change=_picked,
+    )
+    if st.session_state.pop(_OPENED, False):
+        chosen = store.study(st.session_state["study"])
+        st.switch_page("live.py" if not chosen.ended else "result.py", query_params={"study": chosen.id})
+
+
+def _picked() -> None:
+    study = st.session_state[_PICKER]
+    want_study(study)
+    st.session_state[_OPENED] = study is not None
+
+
+def picker_labels(rows: Sequence[StudyRow]) -> dict[str, str]:
+    """`gpt, 29 Nov 16:47, adopt` by id; a selectbox tells its options apart by their labels alone,
+    so those that would read the same carry the end of their id."""
+    plain = {
+        row.id: f"{row.spec.workload.name}, {when_short(row.created_at)}, {standing(row)}"
+        for row in rows
+    }
+    many = Counter(plain.values())
+    return {study: f"{text} ({study[-4:]})" if many[text] > 1 else text for study, text in plain.items()}
+
+
+@st.fragment(run_every=3)
+@plainly
+def _device_line() -> None:
+    busy, text = device_words(get_store())
+    css = "rs-side rs-busy" if busy else "rs-side"
+    st.html(f'<div class="{css}" role="status">{escape(text)}</div>')
+
+
+def device_words(store: Store) -> tuple[bool, str]:
+    """Whether this machine is measuring, and what, in a line."""
+    live = store.live()
+    running = next((row for row in live if row.status == "running"), None)
+    waiting = sum(row is not running for row in live)
+    if running is None:
+        return bool(waiting), f"Starting, {waiting} waiting" if waiting else "Device: idle"
+    done = sum(cell.state != "running" for cell in store.cells(running.id))
+    text = f"Measuring {running.spec.workload.name}, {done} of {total_cells(running.spec)} cells"
+    return True, f"{text}, {waiting} waiting" if waiting else text
+
+
+def title(text: str, question: str, study: str | None = None) -> None:
+    """A page's title, the question it answers, and at the right the link to copy."""
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+        st.title(text, anchor=False, width="content")
+        with st.popover("Copy link"):
+            st.caption("This address shows the same page and study in another browser.")
+            st.code(link(study), language=None, wrap_lines=True)
+    st.caption(question)
+
+
+def link(study: str | None) -> str:
+    """The address of the present page with its study and its choices."""
+    base = urlsplit(st.context.url or "")
+    params = {key: st.query_params.get_all(key) for key in st.query_params}
+    if study is not None:
+        params["study"] = [study]
+    query = urlencode(params, doseq=True)
+    return f"{base.scheme}://{base.netloc}{base.path}" + (f"?{query}" if query else "")
+
+
+def current(live_first: bool = False) -> Snapshot | None:
+    """The study of this page: the one in the address, or else the newest; None when there is none."""
+    store = get_store()
+    study = wanted_study()
+    if study is None:
+        live = store.live() if live_first else []
+        newest = live[-1:] or store.studies(limit=1)
+        if not newest:
+            return None
+        study = newest[0].id
+        want_study(study)
+    return snapshot(store, study)
+
+
+def nothing_yet() -> None:
+    """What a page about a study says when there is none."""
+    st.info("Nothing has been measured on this machine yet. The quick study takes about 45 seconds.")
+    with st.container(horizontal=True):
+        st.page_link("home.py", label="Start with the quick study")
+        st.page_link("setup.py", label="Set up your own")
+
+
+def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:
+    """The small facts under a verdict: what was measured, where, when declared."""
+    return [
+        ("Workload", row.spec.workload.name),
+        ("Shapes", shapes_line(row.spec)),
+        ("Plans", count(len(row.spec.plans), "plan")),
+        ("Device", device_line(result.environment)),
+        ("Thresholds declared", when(row.declared_at)),
+        ("Study", row.id),
+    ]

@@ -1,0 +1,123 @@
+"""What the pages read: the store, and one study as it stands, re-read only when it changed.
+
+A study's cells are read and parsed once for each change of them; every page, tab and browser of this
+server shares the parsed records, which never change.
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from recompute_core.results import StudyResult
+from recompute_core.studies.assemble import assemble
+from recompute_core.studies.forecast import measured_speed
+from recompute_core.studies.store import Cell, Event, Status, Store, StudyRow, home_folder
+
+T = TypeVar("T")
+
+
+def get_store() -> Store:
+    """The store of this server's RECOMPUTE_HOME; raises StoreError when it cannot be used."""
+    return _open(home_folder())
+
+
+@st.cache_resource(show_spinner=False)
+def _open(home: Path) -> Store:
+    return Store(home)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A study at one moment."""
+
+    row: StudyRow
+    cells: list[Cell]
+    events: list[Event]
+    result: StudyResult
+    """Judged by the declared thresholds."""
+    memo: dict[Hashable, Any]
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What `make` gives, made once for as long as the study's cells stay as they are."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        made: T = self.memo[key]
+        return made
+
+
+@dataclass
+class _Feed:
+    """One study's events so far, and its result at its last change."""
+
+    seq: int = 0
+    cells_seq: int = 0
+    """The newest event that changed a cell; pairs and progress do not."""
+    events: list[Event] = field(default_factory=list)
+    read: tuple[int, Status] | None = None
+    cells: list[Cell] = field(default_factory=list)
+    result: StudyResult | None = None
+    memo: dict[Hashable, Any] = field(default_factory=dict)
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def refresh(self, store: Store, study: str) -> Snapshot:
+        with self.guard:
+            row = store.study(study)
+            while fresh := store.events(study, self.seq):
+                self.events += fresh
+                self.seq = fresh[-1].seq
+                changes = [e.seq for e in fresh if e.kind not in ("pair", "progress")]
+                self.cells_seq = changes[-1] if changes else self.cells_seq
+            if self.result is None or self.read != (self.cells_seq, row.status):
+                self.cells = store.cells(study)
+                self.result = assemble(row, self.cells)
+                self.memo = {}
+                self.read = (self.cells_seq, row.status)
+            return Snapshot(row, self.cells, list(self.events), self.result, self.memo)
+
+
+@lru_cache(maxsize=32)
+def _feed(home: Path, study: str) -> _Feed:
+    return _Feed()
+
+
+def snapshot(store: Store, study: str) -> Snapshot:
+    """A study as it stands now; raises InputError when there is none of that id."""
+    return _feed(store.home, study).refresh(store, study)
+
+
+@st.cache_data(show_spinner=False, max_entries=64, ttl=600)
+def _speed(home: Path, workload: str, newest: str) -> float | None:
+    return measured_speed(_open(home), workload)
+
+
+def speed(store: Store, workload: str) -> float | None:
+    """This machine's measured speed on a workload, looked up once for each new study."""
+    newest = store.studies(limit=1)
+    stamp = f"{newest[0].id} {newest[0].status}" if newest else ""
+    return _speed(store.home, workload, stamp)
+
+
+# --- which study the address names -----------------------------------------------------------------
+
+
+def wanted_study() -> str | None:
+    """The id in the address, or the one this session looked at last."""
+    asked = st.query_params.get("study")
+    if asked:
+        st.session_state["study"] = asked
+    return st.session_state.get("study")
+
+
+def want_study(study: str | None) -> None:
+    """Make a study the one every page shows, and say so in the address."""
+    if study is None:
+        st.session_state.pop("study", None)
+        st.query_params.pop("study", None)
+    else:
+        st.session_state["study"] = study
+        st.query_params["study"] = study

@@ -1,0 +1,120 @@
+"""The threshold sliders: declared values to start from, anything else a what-if kept in the address."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import streamlit as st
+
+from recompute_core.errors import InputError
+from recompute_core.spec import Thresholds, parse_spec
+from recompute_core.studies.store import StudyRow
+
+from .words import GATE_MEANINGS, figure, literal
+
+Name = Literal["peak_ratio", "update_ratio", "gradient_gap", "relative_gap"]
+_PARAMS: dict[Name, str] = {
+    "peak_ratio": "peak",
+    "update_ratio": "update",
+    "gradient_gap": "gap",
+    "relative_gap": "relative",
+}
+_LOWEST_PEAK, _HIGHEST_UPDATE = 0.05, 2.0
+_GAPS = [float(f"{m}e-{e}") for e in range(9, 0, -1) for m in (1, 2, 5)]
+
+
+def asked_thresholds(row: StudyRow) -> Thresholds:
+    """Draws the sliders and returns the thresholds they stand at."""
+    declared = row.spec.thresholds
+    _start(row)
+    with st.container(border=True):
+        st.markdown("**Thresholds**")
+        st.caption("Ratios are to plain. Move one: everything here is judged again at once.")
+        peak = st.slider(
+            "Peak, at most",
+            min(_LOWEST_PEAK, declared.peak_ratio),
+            1.0,
+            key="peak_ratio",
+            step=0.01,
+            help=GATE_MEANINGS["memory_saving"],
+        )
+        update = st.slider(
+            "Update time, at most",
+            1.0,
+            max(_HIGHEST_UPDATE, declared.update_ratio),
+            key="update_ratio",
+            step=0.01,
+            help=GATE_MEANINGS["update_latency"],
+        )
+        gap = st.select_slider(
+            "Gradient gap, at most",
+            _stops(declared.gradient_gap, st.session_state["gradient_gap"]),
+            key="gradient_gap",
+            format_func=figure,
+            help=GATE_MEANINGS["gradient_parity"],
+        )
+        relative = st.select_slider(
+            "Relative gap, at most",
+            _stops(declared.relative_gap, st.session_state["relative_gap"]),
+            key="relative_gap",
+            format_func=figure,
+            help=Thresholds.model_fields["relative_gap"].description,
+        )
+        st.caption(
+            f"Declared: peak {declared.peak_ratio:g}, update {declared.update_ratio:g}, gradient gap "
+            f"{figure(declared.gradient_gap)}, relative gap {figure(declared.relative_gap)}."
+        )
+    asked = Thresholds(
+        peak_ratio=round(peak, 6),
+        update_ratio=round(update, 6),
+        gradient_gap=gap,
+        relative_gap=relative,
+    )
+    _keep(row, asked)
+    return asked
+
+
+def forget_what_if(row: StudyRow) -> None:
+    """Back to the declared thresholds."""
+    for name in _PARAMS:
+        st.session_state[name] = getattr(row.spec.thresholds, name)
+
+
+def _start(row: StudyRow) -> None:
+    """Set the sliders: where this session left them, or as the address says, or as declared."""
+    kept = st.session_state.setdefault("what-if", {})
+    fresh = st.session_state.get("what-if study") != row.id
+    if fresh and row.id not in kept:
+        kept[row.id] = _from_address(row.spec.thresholds)
+    for name in _PARAMS:
+        if fresh or name not in st.session_state:
+            st.session_state[name] = getattr(kept[row.id], name)
+    st.session_state["what-if study"] = row.id
+
+
+def _from_address(declared: Thresholds) -> Thresholds:
+    given = {name: st.query_params[p] for name, p in _PARAMS.items() if p in st.query_params}
+    try:
+        spec = parse_spec({"thresholds": {**declared.model_dump(), **given}})
+    except InputError as error:
+        st.warning(literal(f"The thresholds in the address are not used: {error}"))
+        return declared
+    asked = spec.thresholds
+    lowest = min(_LOWEST_PEAK, declared.peak_ratio)
+    if asked.peak_ratio < lowest or asked.update_ratio > max(_HIGHEST_UPDATE, declared.update_ratio):
+        st.warning("The thresholds in the address are not used: they are beyond the sliders.")
+        return declared
+    return asked
+
+
+def _keep(row: StudyRow, asked: Thresholds) -> None:
+    st.session_state["what-if"][row.id] = asked
+    for name, param in _PARAMS.items():
+        value = getattr(asked, name)
+        if value == getattr(row.spec.thresholds, name):
+            st.query_params.pop(param, None)
+        elif st.query_params.get(param) != f"{value:g}":
+            st.query_params[param] = f"{value:g}"
+
+
+def _stops(*also: float) -> Sequence[float]:
+    return sorted({*_GAPS, *also})

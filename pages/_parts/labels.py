@@ -1,0 +1,77 @@
+"""Where the names beside points go, so that none covers another, a point or a gate line. Pure.
+
+Plotly has no label layout of its own. Widths are guessed from the number of letters at a usual size of
+the chart; a name that finds no room is left to the hover.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_PLOT_PX = (500.0, 340.0)
+_LETTER_PX, _LINE_PX, _GAP_PX = 6.4, 15.0, 5.0
+_POSITIONS = ("top right", "bottom right", "top left", "bottom left", "middle right", "middle left")
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, in pixels."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A point with its name, in the chart's units."""
+
+    x: float
+    y: float
+    text: str
+
+
+def place(
+    points: Sequence[Named],
+    across: tuple[float, float],
+    up: tuple[float, float],
+    lines: tuple[float, float],
+) -> list[str | None]:
+    """A Plotly text position for each point, or None where there is no room.
+
+    `lines` are the vertical and the horizontal gate, which no name may cross.
+    """
+
+    def pixel(x: float, y: float) -> tuple[float, float]:
+        return (
+            (x - across[0]) / (across[1] - across[0]) * _PLOT_PX[0],
+            (up[1] - y) / (up[1] - up[0]) * _PLOT_PX[1],
+        )
+
+    centres = [pixel(point.x, point.y) for point in points]
+    gate_x, gate_y = pixel(*lines)
+    taken: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in centres]
+    places: list[str | None] = []
+    for number, (point, centre) in enumerate(zip(points, centres, strict=True)):
+        choice = None
+        for position in _POSITIONS if point.text else ():
+            box = _box(position, centre, len(point.text) * _LETTER_PX)
+            others = taken[:number] + taken[number + 1 :]
+            if _free(box, others, gate_x, gate_y):
+                choice = position
+                taken.append(box)
+                break
+        places.append(choice)
+    return places
+
+
+def _box(position: str, centre: tuple[float, float], width: float) -> Box:
+    x, y = centre
+    height, side = position.split(" ")
+    left = x + _GAP_PX if side == "right" else x - _GAP_PX - width
+    top = {"top": y - _GAP_PX - _LINE_PX, "middle": y - _LINE_PX / 2, "bottom": y + _GAP_PX}[height]
+    return left, top, left + width, top + _LINE_PX
+
+
+def _free(box: Box, taken: Sequence[Box], gate_x: float, gate_y: float) -> bool:
+    left, top, right, bottom = box
+    if right > _PLOT_PX[0] + 10 or left < 0 or top < -20 or bottom > _PLOT_PX[1]:
+        return False
+    if left < gate_x < right or top < gate_y < bottom:
+        return False
+    return not any(
+        left < other[2] and other[0] < right and top < other[3] and other[1] < bottom for other in taken
+    )

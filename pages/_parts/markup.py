@@ -1,0 +1,249 @@
+"""Small pieces of HTML that Streamlit has no element for. Pure: text in, markup out, all escaped.
+
+Colours come from the classes of style.css, which know both themes; every mark has a shape and, beside
+it or in its label, a word.
+"""
+
+from collections.abc import Sequence
+from html import escape
+
+from recompute_core.results import Gate, Judged, Outcome, Verdict
+
+from .palette import VERDICT_MARK, Mark
+from .progress import GridCell, State, Step, is_open
+from .words import (
+    GATE_NAMES,
+    KINDS,
+    OUTCOMES,
+    VERDICTS,
+    figure,
+    interval,
+    plan_label,
+    sentence_case,
+    shape_labels,
+)
+
+
+def mark(kind: Mark, words: str, quiet: bool = False) -> str:
+    """A shape in its colour, drawn by style.css, with its word."""
+    css = "rs-vh" if quiet else "rs-word"
+    return f'<span class="rs-mark rs-{kind}"><span class="{css}">{escape(words)}</span></span>'
+
+
+def outcome_mark(outcome: Outcome) -> str:
+    return mark(outcome, OUTCOMES[outcome])
+
+
+def verdict_mark(verdict: Verdict | None) -> str:
+    return mark(VERDICT_MARK[verdict], VERDICTS[verdict])
+
+
+def verdict_line(verdict: Verdict | None, sentence: str, what_if: bool = False) -> str:
+    """The verdict sentence, with its mark in front: the same everywhere."""
+    kind = VERDICT_MARK[verdict]
+    shape = mark(kind, VERDICTS[verdict], quiet=True)
+    note = '<span class="rs-tag rs-tag-whatif">what-if</span>' if what_if else ""
+    return (
+        f'<div class="rs-verdict rs-edge-{kind}" role="status">{shape}'
+        f"<p>{note}{escape(sentence)}</p></div>"
+    )
+
+
+def facts(items: Sequence[tuple[str, str]]) -> str:
+    """A row of small labelled facts."""
+    cells = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in items)
+    return f'<dl class="rs-facts">{cells}</dl>'
+
+
+def strip(text: str, kind: str) -> str:
+    """One line across the page; `kind` is `whatif` or `plain`."""
+    return f'<div class="rs-strip rs-strip-{kind}" role="status">{escape(text)}</div>'
+
+
+def table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """A table; each head is its text and whether its column holds numbers. Cells are markup already."""
+    top = "".join(
+        f'<th scope="col"{" class=rs-num" if num else ""}>{escape(head)}</th>' for head, num in heads
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{' class=rs-num' if num else ''}>{cell}</td>"
+            for (_, num), cell in zip(heads, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    words = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f'<div class="rs-scroll" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
+        f'<table class="rs-table">{words}<thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+# --- gates ---------------------------------------------------------------------------------------------
+
+
+def gate_table(judged: Sequence[Judged]) -> str:
+    """Every candidate with its three gates: outcome, figure and interval against the threshold."""
+    if not judged:
+        return ""
+    limits = {gate.id: gate.threshold for gate in judged[0].gates}
+    heads = "".join(
+        f'<th scope="colgroup" colspan="2">{escape(sentence_case(GATE_NAMES[gate]))}'
+        f'<span class="rs-sub">{_FIGURE_NAMES[gate]}, at most {_limit(gate, limit)}</span></th>'
+        for gate, limit in limits.items()
+    )
+    below = '<th scope="col">Outcome</th><th scope="col" class="rs-num">Observed</th>' * 3
+    rows = "".join(_gate_row(one) for one in judged)
+    return (
+        '<div class="rs-scroll" tabindex="0" role="region" aria-label="Gates of every candidate">'
+        '<table class="rs-table rs-gates"><thead><tr><th scope="col" rowspan="2">Candidate</th>'
+        f'<th scope="col" rowspan="2">Verdict</th>{heads}</tr>'
+        f"<tr>{below}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+_FIGURE_NAMES = {
+    "gradient_parity": "largest absolute gap",
+    "memory_saving": "peak, ratio to plain",
+    "update_latency": "update time, ratio to plain",
+}
+
+
+def _gate_row(one: Judged) -> str:
+    candidate = one.candidate
+    still = is_open(one)
+    cells = "".join(_gate_cells(gate, still) for gate in one.gates)
+    verdict = mark("not_run", "not yet") if still else verdict_mark(one.verdict)
+    return (
+        f'<tr><th scope="row"><span class="rs-plan" title="{escape(candidate.plan)}">'
+        f"{escape(plan_label(candidate.plan))}</span>"
+        f'<span class="rs-sub">{escape(candidate.shape_key)}</span></th>'
+        f"<td>{verdict}</td>{cells}</tr>"
+    )
+
+
+def _gate_cells(gate: Gate, still: bool) -> str:
+    ratio = gate.id != "gradient_parity"
+    title = f"{gate.sentence} ({KINDS[gate.kind]})"
+    observed = figure(gate.observed, ratio)
+    pending = still and gate.outcome == "not_run"
+    outcome = mark("not_run", "not yet") if pending else outcome_mark(gate.outcome)
+    if gate.observed is not None:
+        observed += f'<span class="rs-sub">{interval(gate.ci95, ratio)}</span>'
+    return (
+        f'<td class="rs-first" title="{escape(title)}">{outcome}</td><td class="rs-num">{observed}</td>'
+    )
+
+
+def _limit(gate: str, limit: float) -> str:
+    return f"{limit:g}" if gate != "gradient_parity" else figure(limit)
+
+
+# --- live --------------------------------------------------------------------------------
+
+_STATE_WORDS: dict[State, str] = {
+    "waiting": "waiting",
+    "running": "running now",
+    "done": "done",
+    "failed": "failed",
+    "skipped": "not run",
+}
+
+
+def step_row(steps: Sequence[Step]) -> str:
+    """The phases in their order, the present one marked."""
+    items = "".join(_step(step) for step in steps)
+    return f'<ol class="rs-steps" aria-label="Phases">{items}</ol>'
+
+
+def _step(step: Step) -> str:
+    now = " aria-current=step" if step.state == "running" else ""
+    return (
+        f'<li class="rs-step rs-is-{step.state}"{now}><span class="rs-dot" aria-hidden="true"></span>'
+        f'<span class="rs-step-name">{escape(step.name)}</span>'
+        f'<span class="rs-step-count">{_step_count(step)}'
+        f'<span class="rs-vh">, {_STATE_WORDS[step.state]}</span></span></li>'
+    )
+
+
+def _step_count(step: Step) -> str:
+    if step.state == "skipped":
+        return "not run"
+    if step.failed:
+        return f"{step.failed} of {step.total} failed"
+    return f"{step.done} of {step.total}"
+
+
+def cell_grid(board: Sequence[GridCell]) -> str:
+    """Shapes down, plans across; each phase a small mark that fills as it finishes."""
+    shapes = list(dict.fromkeys(one.shape_key for one in board))
+    plans = list(dict.fromkeys(one.plan for one in board))
+    known = {(one.shape_key, one.plan): one for one in board}
+    heads = "".join(
+        f'<th scope="col" title="{escape(plan)}">{escape(plan_label(plan))}</th>' for plan in plans
+    )
+    names = shape_labels(shapes)
+    rows = "".join(
+        f'<tr><th scope="row" title="{escape(shape)}">{escape(names[shape])}</th>'
+        + "".join(f"<td>{_grid_cell(known[shape, plan])}</td>" for plan in plans)
+        + "</tr>"
+        for shape in shapes
+    )
+    return (
+        '<div class="rs-scroll" tabindex="0" role="region" aria-label="Cells by shape and plan">'
+        f'<table class="rs-table rs-grid"><thead><tr><th scope="col">Shape</th>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _grid_cell(one: GridCell) -> str:
+    bits = "".join(
+        f'<i class="rs-bit rs-is-{state}" title="{phase}: {_STATE_WORDS[state]}">{phase[0].upper()}'
+        f'<span class="rs-vh">{phase}: {_STATE_WORDS[state]}. </span></i>'
+        for phase, state in one.phases
+    )
+    note = verdict_mark(one.verdict) if one.verdict and not one.note else escape(one.note)
+    if one.verdict and one.note:
+        note = mark("fail", one.note)
+    return (
+        f'<div class="rs-cell"><span class="rs-bits">{bits}</span>'
+        f'<span class="rs-note">{note}</span></div>'
+    )
+
+
+# --- set up ------------------------------------------------------------------------------
+
+
+def block_map(plans: Sequence[tuple[str, Sequence[int], str]], blocks: int) -> str:
+    """What each plan does to each block: filled is recomputed, hollow is kept."""
+    heads = "".join(f'<th scope="col" class="rs-mid">{number}</th>' for number in range(blocks))
+    rows = "".join(
+        f'<tr><th scope="row" title="{escape(name)}">{escape(plan_label(name))}</th>'
+        f'<td class="rs-num">{escape(saved)}</td>'
+        + "".join(_block(number in chosen, number) for number in range(blocks))
+        + "</tr>"
+        for name, chosen, saved in plans
+    )
+    return (
+        '<div class="rs-scroll" tabindex="0" role="region" aria-label="Blocks of each plan">'
+        '<table class="rs-table rs-blocks"><thead><tr><th scope="col">Plan</th>'
+        f'<th scope="col" class="rs-num">Saved (MB)</th>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _block(recomputed: bool, number: int) -> str:
+    word = "recomputed" if recomputed else "kept"
+    return (
+        f'<td class="rs-mid"><i class="rs-block rs-block-{word}" title="block {number}: {word}">'
+        f'<span class="rs-vh">{word}</span></i></td>'
+    )
+
+
+def lines(heading: str, texts: Sequence[str]) -> str:
+    """A heading with a short list under it."""
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return f'<div class="rs-lines"><b>{escape(heading)}</b><ul>{items}</ul></div>'

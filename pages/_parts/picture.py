@@ -1,0 +1,314 @@
+"""The picture everything turns on: update time across, peak memory up, both as ratios to plain.
+
+Plain sits at the corner (1, 1). A candidate is adopted when its whole interval lies in the filled
+region, so the verdict can be read without words. Candidates without measured figures have no place
+here; `not_measured` lists them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+
+import plotly.graph_objects as go
+
+from recompute_core.gates import candidate_sentence, megabytes
+from recompute_core.results import Judged, Measured, Outcome
+from recompute_core.spec import Thresholds
+
+from .labels import Named, place
+from .palette import SYMBOLS, VERDICT_MARK, Palette
+from .progress import is_open
+from .words import KINDS, OUTCOMES, plan_label, shape_labels
+
+_LEGEND: dict[Outcome, str] = {
+    "pass": "passes every gate",
+    "fail": "fails a gate",
+    "undecided": "undecided",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured candidate in the picture."""
+
+    plan: str
+    shape_key: str
+    update: float
+    update_ci: tuple[float, float]
+    peak: float
+    peak_ci: tuple[float, float]
+    plain_s: float
+    plain_bytes: int
+    outcome: Outcome
+    hover: str
+    best: bool
+    """On the Pareto line of its shape."""
+
+
+def points(judged: Sequence[Judged]) -> list[Point]:
+    """Where each measured candidate lies."""
+    found: list[Point] = []
+    for one in judged:
+        candidate = one.candidate
+        if not isinstance(candidate, Measured) or candidate.memory.ratio is None:
+            continue
+        peak, timing = candidate.memory.ratio, candidate.timing
+        found.append(
+            Point(
+                candidate.plan,
+                candidate.shape_key,
+                timing.ratio_median,
+                timing.ratio_ci95,
+                peak,
+                candidate.memory.ratio_ci95 or (peak, peak),
+                timing.plain_median_s,
+                candidate.memory.plain.peak_bytes or 0,
+                VERDICT_MARK[one.verdict],
+                _hover(one, candidate),
+                False,
+            )
+        )
+    return _with_pareto(found)
+
+
+def _with_pareto(found: list[Point]) -> list[Point]:
+    marked = []
+    for point in found:
+        rivals = [p for p in found if p.shape_key == point.shape_key and p is not point]
+        beaten = any(
+            r.update <= point.update
+            and r.peak <= point.peak
+            and (r.update, r.peak) != (point.update, point.peak)
+            for r in rivals
+        )
+        marked.append(Point(**{**point.__dict__, "best": not beaten}))
+    return marked
+
+
+def _hover(one: Judged, candidate: Measured) -> str:
+    timing, memory = candidate.timing, candidate.memory
+    low, high = timing.ratio_ci95
+    gates = "<br>".join(f"{gate.id.replace('_', ' ')}: {OUTCOMES[gate.outcome]}" for gate in one.gates)
+    own, plain = memory.candidate.peak_bytes or 0, memory.plain.peak_bytes or 0
+    return (
+        f"<b>{plan_label(candidate.plan)}</b> at {candidate.shape_key}<br>"
+        f"peak {megabytes(own)}, plain {megabytes(plain)} ({memory.ratio:.3f})<br>"
+        f"update {timing.candidate_median_s * 1e3:.0f} ms, plain "
+        f"{timing.plain_median_s * 1e3:.0f} ms: {timing.ratio_median:.3f} "
+        f"({low:.3f} to {high:.3f}), {timing.pairs} pairs<br>{gates}<br>"
+        f"<i>{KINDS[timing.kind]}</i>"
+    )
+
+
+def not_measured(judged: Sequence[Judged]) -> list[str]:
+    """The candidates that have no place in the picture, and why, in a sentence each."""
+    return [
+        candidate_sentence(one)
+        for one in judged
+        if not isinstance(one.candidate, Measured) and not is_open(one)
+    ]
+
+
+def describe(found: Sequence[Point], limits: Thresholds) -> str:
+    """The picture in words, for those who cannot see it."""
+    seen = "; ".join(
+        f"{p.plan} at {p.shape_key}: update {p.update:.2f}, peak {p.peak:.2f}, "
+        f"{_LEGEND.get(p.outcome, p.outcome)}"
+        for p in found[:12]
+    )
+    return (
+        f"Peak memory against update time, as ratios to plain. Gates at update "
+        f"{limits.update_ratio:g} and peak {limits.peak_ratio:g}. {seen or 'Nothing measured yet'}."
+    )
+
+
+def picture(
+    found: Sequence[Point], limits: Thresholds, colours: Palette, height: int = 440
+) -> go.Figure:
+    """The chart: gate lines, the adopt region, plain in the corner and every measured candidate."""
+    x_low, x_high, y_low, y_high = _view(found, limits)
+    figure = go.Figure(layout=_layout(height, (x_low, x_high), (y_low, y_high), found))
+    figure.update_layout(
+        shapes=_gates(limits, colours, x_low, y_low),
+        annotations=_gate_names(limits, colours, y_low),
+    )
+    _draw_pareto(figure, found, colours)
+    ink = {"pass": colours.passed, "fail": colours.failed, "undecided": colours.undecided}
+    placed = _placed_names(found, limits, (x_low, x_high), (y_low, y_high))
+    for outcome, words in _LEGEND.items():
+        these = [p for p in found if p.outcome == outcome]
+        if these:
+            marks = {"symbol": SYMBOLS[outcome], "size": 12, "color": ink[outcome]}
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=words, marker=marks))
+            figure.add_trace(_marks(these, placed, marks, colours.ink))
+    figure.add_trace(
+        go.Scatter(
+            x=[1], y=[1], mode="markers+text", text=["plain"], textposition="bottom right",
+            name="plain", showlegend=False, textfont={"size": 12, "color": colours.ink},
+            hovertemplate="plain: the ratio is 1 by definition<extra></extra>",
+            marker={"symbol": "square", "size": 11, "color": colours.plain}, cliponaxis=False,
+        )
+    )  # fmt: skip
+    return figure
+
+
+def _view(found: Sequence[Point], limits: Thresholds) -> tuple[float, float, float, float]:
+    highs = [p.update_ci[1] for p in found] + [p.update for p in found]
+    x_high = max([1 + (limits.update_ratio - 1) * 1.18, *(h * 1.03 for h in highs)])
+    # An interval may reach far beyond the next; the view keeps the points, bars may leave it.
+    spread = max([limits.update_ratio, *(p.update for p in found)]) - 1
+    x_high = min(x_high, 1 + max(spread * 1.8, 0.1))
+    lowest = min([1.0, *(p.update for p in found), *(max(p.update_ci[0], 0.92) for p in found)])
+    x_low = min(lowest - 0.02, 1 - (x_high - 1) * 0.05)
+    y_high = max([1.0, *(p.peak for p in found)]) + 0.04
+    y_low = max(0.0, min([limits.peak_ratio - 0.12, *(p.peak_ci[0] - 0.08 for p in found)]))
+    return x_low, x_high, y_low, y_high
+
+
+def _layout(
+    height: int, across: tuple[float, float], up: tuple[float, float], found: Sequence[Point]
+) -> dict[str, object]:
+    # At one shape a ratio stands for one absolute value: a second tick line says it.
+    one = found[0] if len({p.shape_key for p in found}) == 1 else None
+    return {
+        "height": height,
+        "margin": {"l": 20, "r": 16, "t": 34, "b": 20},
+        "uirevision": "picture",
+        "dragmode": False,
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left"},
+        "xaxis": {
+            "title": {"text": "update time, ratio to plain", "standoff": 12},
+            "automargin": True,
+            "range": across,
+            "zeroline": False,
+            **_ticks(across, lambda at: f"<br>{at * one.plain_s * 1e3:,.0f} ms" if one else ""),
+        },
+        "yaxis": {
+            "title": {"text": "peak memory, ratio to plain", "standoff": 12},
+            "automargin": True,
+            "range": up,
+            "zeroline": False,
+            **_ticks(up, lambda at: f"<br>{at * one.plain_bytes / 1e6:,.0f} MB" if one else ""),
+        },
+    }
+
+
+def _ticks(edges: tuple[float, float], also: Callable[[float], str]) -> dict[str, object]:
+    """Round ratios within the edges, each with what `also` adds below it."""
+    step = next((s for s in _STEPS if (edges[1] - edges[0]) / s <= 8), _STEPS[-1])
+    first, last = ceil(edges[0] / step - 1e-9), floor(edges[1] / step + 1e-9)
+    places = [n * step for n in range(first, last + 1)]
+    return {
+        "tickmode": "array",
+        "tickvals": places,
+        "ticktext": [f"{place:.2f}{also(place)}" for place in places],
+    }
+
+
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)
+
+
+def _gates(limits: Thresholds, colours: Palette, x_low: float, y_low: float) -> list[dict[str, object]]:
+    line = {"color": colours.ink, "width": 1.4, "dash": "dash"}
+    return [
+        {"type": "rect", "x0": x_low, "x1": limits.update_ratio, "y0": y_low,
+         "y1": limits.peak_ratio, "fillcolor": colours.region, "line": {"width": 0}, "layer": "below"},
+        {"type": "line", "x0": limits.update_ratio, "x1": limits.update_ratio, "yref": "paper",
+         "y0": 0, "y1": 1, "line": line, "layer": "below"},
+        {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": limits.peak_ratio,
+         "y1": limits.peak_ratio, "line": line, "layer": "below"},
+    ]  # fmt: skip
+
+
+def _gate_names(limits: Thresholds, colours: Palette, y_low: float) -> list[dict[str, object]]:
+    base: dict[str, object] = {"showarrow": False, "font": {"size": 12, "color": colours.ink}}
+    return [
+        {**base, "x": limits.update_ratio, "y": 1, "yref": "paper", "xanchor": "left",
+         "yanchor": "top", "xshift": 5, "text": f"update {limits.update_ratio:.2f}"},
+        {**base, "x": 1, "xref": "paper", "y": limits.peak_ratio, "xanchor": "right",
+         "yanchor": "bottom", "yshift": 2, "text": f"peak {limits.peak_ratio:.2f}"},
+        {**base, "x": 0, "xref": "paper", "y": y_low, "xanchor": "left", "yanchor": "bottom",
+         "xshift": 8, "yshift": 4, "text": "adopt region",
+         "font": {"size": 12, "color": colours.passed}},
+    ]  # fmt: skip
+
+
+def _draw_pareto(figure: go.Figure, found: Sequence[Point], colours: Palette) -> None:
+    """From plain along the best points of each shape: one broken line for all of them."""
+    line: list[tuple[float | None, float | None]] = []
+    for shape in dict.fromkeys(p.shape_key for p in found):
+        best = sorted((p.update, p.peak) for p in found if p.shape_key == shape and p.best)
+        line += [(1.0, 1.0), *best, (None, None)]
+    figure.add_trace(
+        go.Scatter(
+            x=[x for x, _ in line], y=[y for _, y in line], mode="lines",
+            line={"color": colours.faint, "width": 1, "dash": "dot"},
+            hoverinfo="skip", showlegend=False,
+        )
+    )  # fmt: skip
+
+
+def _names(found: Sequence[Point]) -> dict[tuple[str, str], str]:
+    """What stands beside each point: the plan, the shape, or both, whichever tells them apart."""
+    shapes = shape_labels(list(dict.fromkeys(p.shape_key for p in found)))
+    plans = {p.plan for p in found}
+    names = {}
+    for point in found:
+        parts = []
+        if len(plans) > 1:
+            parts.append(plan_label(point.plan))
+        if len(shapes) > 1:
+            parts.append(shapes[point.shape_key])
+        names[point.plan, point.shape_key] = ", ".join(parts) or plan_label(point.plan)
+    return names
+
+
+def _placed_names(
+    found: Sequence[Point],
+    limits: Thresholds,
+    across: tuple[float, float],
+    up: tuple[float, float],
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """The name beside each point and where it stands, by plan and shape."""
+    named = _names(found)
+    ordered = sorted(found, key=lambda p: not p.best)  # the best ones get room first
+    points = [Named(1.0, 1.0, "")]
+    points += [Named(p.update, p.peak, named[p.plan, p.shape_key]) for p in ordered]
+    places = place(points, across, up, (limits.update_ratio, limits.peak_ratio))[1:]
+    return {
+        (p.plan, p.shape_key): (named[p.plan, p.shape_key] if at else "", at or "top right")
+        for p, at in zip(ordered, places, strict=True)
+    }
+
+
+def _marks(
+    these: Sequence[Point],
+    placed: dict[tuple[str, str], tuple[str, str]],
+    marks: dict[str, object],
+    ink: str,
+) -> go.Scatter:
+    bars = {"color": marks["color"], "thickness": 1.3, "width": 5, "symmetric": False, "type": "data"}
+    return go.Scatter(
+        x=[p.update for p in these],
+        y=[p.peak for p in these],
+        error_x={
+            **bars,
+            "array": [max(0.0, p.update_ci[1] - p.update) for p in these],
+            "arrayminus": [max(0.0, p.update - p.update_ci[0]) for p in these],
+        },
+        error_y={
+            **bars,
+            "array": [max(0.0, p.peak_ci[1] - p.peak) for p in these],
+            "arrayminus": [max(0.0, p.peak - p.peak_ci[0]) for p in these],
+        },
+        mode="markers+text",
+        text=[placed[p.plan, p.shape_key][0] for p in these],
+        textposition=[placed[p.plan, p.shape_key][1] for p in these],
+        textfont={"size": 12, "color": ink},
+        showlegend=False,
+        customdata=[[f"{p.plan} {p.shape_key}"] for p in these],
+        hovertext=[p.hover for p in these],
+        hovertemplate="%{hovertext}<extra></extra>",
+        marker={**marks, "opacity": [1.0 if p.best else 0.5 for p in these]},
+    )

@@ -1,0 +1,242 @@
+"""How far a study has come: steps, grid, time left, log. Pure functions of cells and events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from recompute_core.results import Judged, Measured, Proven, Refused, StudyResult, Verdict
+from recompute_core.spec import StudySpec, shape_key
+from recompute_core.studies.findings import finding
+from recompute_core.studies.flow import PLAIN
+from recompute_core.studies.store import Cell, Event, Phase
+from recompute_core.workloads.sizes import sizes_of
+
+from .words import plan_label
+
+State = Literal["waiting", "running", "done", "failed", "skipped"]
+PLAIN_PHASES: tuple[Phase, ...] = ("reference", "noise", "legality", "memory")
+CANDIDATE_PHASES: tuple[Phase, ...] = ("canary", "parity", "memory", "time")
+STEPS: tuple[Phase, ...] = (
+    "reference",
+    "noise",
+    "legality",
+    "canary",
+    "parity",
+    "memory",
+    "time",
+)
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """One plan at one shape, phase by phase."""
+
+    shape_key: str
+    plan: str
+    phases: tuple[tuple[Phase, State], ...]
+    note: str
+    verdict: Verdict | None = None
+
+    def state(self, phase: Phase) -> State | None:
+        return dict(self.phases).get(phase)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One phase over the whole study."""
+
+    name: str
+    done: int
+    """Settled cells: done, failed or never to be run."""
+    failed: int
+    total: int
+    state: State
+
+
+def grid(result: StudyResult, cells: Sequence[Cell], live: bool) -> list[GridCell]:
+    """Every plan at every shape, plain first."""
+    known = {(cell.shape_key, cell.plan, cell.phase): cell for cell in cells}
+    rows: list[GridCell] = []
+    by_shape: dict[str, list[Judged]] = {}
+    for one in result.judged:
+        by_shape.setdefault(one.candidate.shape_key, []).append(one)
+    for shape, judged in by_shape.items():
+        phases = tuple(
+            (phase, _state(known.get((shape, PLAIN, phase)), live, False)) for phase in PLAIN_PHASES
+        )
+        rows.append(GridCell(shape, PLAIN, phases, _note(phases)))
+        rows += [_candidate_cell(one, known, live) for one in judged]
+    return rows
+
+
+def _candidate_cell(one: Judged, known: dict[tuple[str, str, Phase], Cell], live: bool) -> GridCell:
+    candidate = one.candidate
+    stopped = isinstance(candidate, Refused) and candidate.stopped_by != "pending"
+    phases = tuple(
+        (phase, _state(known.get((candidate.shape_key, candidate.plan, phase)), live, stopped))
+        for phase in CANDIDATE_PHASES
+    )
+    note, verdict = _note(phases), None
+    if isinstance(candidate, Measured):
+        note, verdict = "", one.verdict
+    elif isinstance(candidate, Refused) and candidate.stopped_by == "failure":
+        note = "failed"
+    elif isinstance(candidate, Refused) and stopped:
+        note = f"refused by {candidate.stopped_by}"
+        verdict = "keep_original"
+    elif isinstance(candidate, Proven) and candidate.failure:
+        note = "failed"
+    return GridCell(candidate.shape_key, candidate.plan, phases, note, verdict)
+
+
+def _state(cell: Cell | None, live: bool, stopped: bool) -> State:
+    if cell is None:
+        return "skipped" if stopped or not live else "waiting"
+    if cell.state == "running":
+        return "running" if live else "skipped"
+    if cell.state == "failed":
+        return "failed"
+    payload = cell.payload or {}
+    refused = payload.get("passed") is False or payload.get("caught") is False
+    return "failed" if refused else "done"
+
+
+def _note(phases: tuple[tuple[Phase, State], ...]) -> str:
+    running = [phase for phase, state in phases if state == "running"]
+    if running:
+        return running[0]
+    if any(state == "failed" for _, state in phases):
+        return "failed"
+    return "" if any(state == "done" for _, state in phases) else "waiting"
+
+
+def steps(result: StudyResult, board: Sequence[GridCell]) -> list[Step]:
+    """The phases in their order, with how many cells of each are settled; gates last."""
+    found: list[Step] = []
+    for phase in STEPS:
+        states = [state for one in board if (state := one.state(phase)) is not None]
+        settled = sum(state in ("done", "failed", "skipped") for state in states)
+        now: State = "waiting"
+        if "running" in states:
+            now = "running"
+        elif settled == len(states):
+            now = "skipped" if set(states) == {"skipped"} else "done"
+        failed = states.count("failed")
+        found.append(Step(phase, settled, failed, len(states), "failed" if failed else now))
+    judged = [one for one in result.judged if not is_open(one)]
+    total = len(result.judged)
+    ended: State = "done" if len(judged) == total else "waiting"
+    found.append(Step("gates", len(judged), 0, total, ended))
+    return found
+
+
+def is_open(one: Judged) -> bool:
+    """Whether something of this candidate is still to come."""
+    candidate = one.candidate
+    if isinstance(candidate, Refused):
+        return candidate.stopped_by == "pending"
+    return isinstance(candidate, Proven) and candidate.failure is None
+
+
+def settled(board: Sequence[GridCell]) -> tuple[int, int]:
+    """How many of a study's cells are settled, and of how many."""
+    states = [state for one in board for _, state in one.phases]
+    return sum(state in ("done", "failed", "skipped") for state in states), len(states)
+
+
+def elapsed_s(events: Sequence[Event], now: float) -> float:
+    """Seconds since the present run began to measure."""
+    begun = [e.at for e in events if e.kind == "status" and e.data.get("status") == "running"]
+    return max(0.0, now - begun[-1]) if begun else 0.0
+
+
+_WORK: dict[Phase, float] = {
+    "reference": 1.5,
+    "noise": 1.2,
+    "legality": 1.0,
+    "canary": 1.5,
+    "parity": 1.5,
+    "memory": 3.0,
+}
+
+
+def seconds_left(
+    spec: StudySpec, board: Sequence[GridCell], cells: Sequence[Cell], forecast_s: float
+) -> float:
+    """An estimate: from the forecast at first, more and more from the seconds of finished cells."""
+    work = {shape_key(spec.at(shape)): sizes_of(spec.at(shape)).flops / 1e12 for shape in spec.shapes}
+
+    def effort(shape: str, phase: Phase) -> float:
+        share = _WORK.get(phase, 2.3 * spec.timing.min_pairs)
+        return share * (work[shape] + 0.02)
+
+    spent = [(effort(c.shape_key, c.phase), c.seconds) for c in cells if c.seconds is not None]
+    still = sum(
+        effort(one.shape_key, phase) * (0.5 if state == "running" else 1.0)
+        for one in board
+        for phase, state in one.phases
+        if state in ("waiting", "running")
+    )
+    done = sum(amount for amount, _ in spent)
+    if not still:
+        return 0.0
+    # The first cells tell little: the more is done, the more what was measured counts.
+    share = done / (done + still)
+    measured_s = still * sum(seconds for _, seconds in spent) / done if done else 0.0
+    return share * measured_s + (1 - share) * forecast_s * (1 - share)
+
+
+def log_lines(events: Sequence[Event], cells: Sequence[Cell]) -> list[tuple[float, str]]:
+    """What happened, oldest first: when, and what in a sentence."""
+    payloads = {(c.shape_key, c.plan, c.phase): c.payload for c in cells if c.payload}
+    lines = []
+    for event in events:
+        text = _line(event, payloads)
+        if text:
+            lines.append((event.at, text))
+    return lines
+
+
+def _line(event: Event, payloads: dict[tuple[str, str, Phase], dict[str, object]]) -> str | None:
+    key = (event.shape_key, event.plan, event.phase)
+    if event.kind == "status":
+        return f"study {event.data.get('status')}"
+    if event.kind == "done" and key in payloads:
+        return finding(*key, payloads[key])
+    if event.kind == "failed":
+        who = f"{plan_label(str(event.plan))} at {event.shape_key}"
+        return f"{event.phase}: failed for {who}: {event.data.get('reason')}"
+    return None
+
+
+def newest_finding(events: Sequence[Event], cells: Sequence[Cell]) -> str | None:
+    """The newest finding in a sentence."""
+    payloads = {(c.shape_key, c.plan, c.phase): c.payload for c in cells if c.payload}
+    for event in reversed(events):
+        if event.kind in ("done", "failed") and (text := _line(event, payloads)):
+            return text
+    return None
+
+
+def present_pairs(events: Sequence[Event]) -> tuple[str, str, list[tuple[float, float]]] | None:
+    """Shape, plan and pairs (plain s, recomputed s) of the newest timing, as far as they have come."""
+    newest = next((e for e in reversed(events) if e.kind == "pair"), None)
+    if newest is None:
+        return None
+    begun = max(
+        (
+            e.seq
+            for e in events
+            if e.kind == "start"
+            and (e.shape_key, e.plan, e.phase) == (newest.shape_key, newest.plan, "time")
+        ),
+        default=0,
+    )
+    pairs = [
+        (float(e.data["plain_s"]), float(e.data["candidate_s"]))
+        for e in events
+        if e.kind == "pair"
+        and e.seq > begun
+        and (e.shape_key, e.plan) == (newest.shape_key, newest.plan)
+    ]
+    return str(newest.shape_key), str(newest.plan), pairs

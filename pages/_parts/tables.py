@@ -1,0 +1,165 @@
+"""Tables of a study as DataFrames, units in the headers. Pure; refused candidates have no costs."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from recompute_core.results import Gap, Judged, Measured, Reason, StudyResult
+from recompute_core.studies.store import StudyRow
+
+from .palette import GLYPHS, STORED_MARK
+from .words import KINDS, VERDICTS, plan_label, shapes_line, standing, when
+
+
+def studies_table(rows: Sequence[StudyRow]) -> pd.DataFrame:
+    """The history, newest first."""
+    return pd.DataFrame(
+        {
+            "Verdict": [_standing(row) for row in rows],
+            "Workload": [row.spec.workload.name for row in rows],
+            "Shapes": [shapes_line(row.spec) for row in rows],
+            "Plans": [", ".join(plan_label(plan) for plan in row.spec.plans) for row in rows],
+            "Started": [when(row.created_at) for row in rows],
+            "Device": [str(row.environment.get("device_name") or "not known") for row in rows],
+            "Study": [row.id for row in rows],
+        }
+    )
+
+
+def _standing(row: StudyRow) -> str:
+    if row.status == "done" or (row.status == "incomplete" and row.verdict):
+        kind = STORED_MARK.get(row.verdict, "not_run")
+        whole = "" if row.status == "done" else ", incomplete"
+        return f"{GLYPHS[kind]} {VERDICTS[row.verdict]}{whole}"
+    return f"{GLYPHS['not_run']} {standing(row)}"
+
+
+def costs_table(result: StudyResult) -> pd.DataFrame:
+    """What every measured candidate costs and saves."""
+    rows = []
+    for one in result.judged:
+        candidate = one.candidate
+        if not isinstance(candidate, Measured):
+            continue
+        plain, own = candidate.memory.plain, candidate.memory.candidate
+        timing = candidate.timing
+        rows.append(
+            {
+                "Plan": plan_label(candidate.plan),
+                "Shape": candidate.shape_key,
+                "Saved, plain (MB)": plain.saved_bytes / 1e6,
+                "Saved (MB)": own.saved_bytes / 1e6,
+                "Peak, plain (MB)": _mb(plain.peak_bytes),
+                "Peak (MB)": _mb(own.peak_bytes),
+                "Peak ratio": candidate.memory.ratio,
+                "Update, plain (ms)": timing.plain_median_s * 1e3,
+                "Update (ms)": timing.candidate_median_s * 1e3,
+                "Update ratio": timing.ratio_median,
+                "Interval low": timing.ratio_ci95[0],
+                "Interval high": timing.ratio_ci95[1],
+                "Pairs": timing.pairs,
+                "GFLOP, plain": candidate.flops["plain"] / 1e9,
+                "GFLOP": candidate.flops["candidate"] / 1e9,
+                "Block calls": max(candidate.block_calls["candidate"].values(), default=0),
+                "Kind": KINDS[timing.kind],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _mb(count: int | None) -> float | None:
+    return None if count is None else count / 1e6
+
+
+def parity_table(judged: Sequence[Judged]) -> pd.DataFrame:
+    """Each candidate's parity in one line: how far it is from plain, and from plain's own noise."""
+    rows = []
+    for one in judged:
+        candidate = one.candidate
+        parity = candidate.parity
+        canary = candidate.canary
+        rows.append(
+            {
+                "Plan": plan_label(candidate.plan),
+                "Shape": candidate.shape_key,
+                "Parity": _parity_words(one),
+                "Tensors": len(parity.gaps) if parity else None,
+                "Largest gradient gap": parity.largest_gradient_gap if parity else None,
+                "Largest relative gap": parity.largest_relative_gap if parity else None,
+                "Noise floor": parity.noise_floor if parity else None,
+                "Canary": "not run" if canary is None else "caught" if canary.caught else "missed",
+                "Canary's gap": canary.largest_relative_gap if canary else None,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _parity_words(one: Judged) -> str:
+    parity = one.candidate.parity
+    if parity is None:
+        return "not tested"
+    if not parity.passed:
+        return "fails"
+    return "bitwise equal" if parity.bitwise else "within tolerance"
+
+
+_PARTS = {
+    "output": "output",
+    "loss": "loss",
+    "input_grad": "gradient of the input",
+    "grad": "gradient",
+    "buffer": "buffer",
+    "rng": "random state",
+    "weight": "weight after the update",
+}
+
+
+def worst_table(gaps: Sequence[Gap]) -> pd.DataFrame:
+    """The tensors that are furthest off, worst first."""
+    return pd.DataFrame(
+        {
+            "Tensor": [gap.name or "(whole)" for gap in gaps],
+            "Part": [_PARTS[gap.part] for gap in gaps],
+            "Absolute gap": [gap.absolute for gap in gaps],
+            "Relative gap": [gap.relative for gap in gaps],
+            "Problem": [gap.problem or "" for gap in gaps],
+        }
+    )
+
+
+def legality_lines(judged: Sequence[Judged]) -> list[str]:
+    """Every reason and condition that legality gave, once each, with its block's name."""
+    lines: dict[str, None] = {}
+    for one in judged:
+        for block in one.candidate.legality or ():
+            for reason in block.reasons:
+                lines[f"Refused: {_naming(reason)}"] = None
+            for condition in block.conditions:
+                lines[f"On a condition: {_naming(condition)}"] = None
+    return list(lines)
+
+
+def _naming(reason: Reason) -> str:
+    """A reason's sentence, with its block's name in front unless it is in there already."""
+    named = reason.block in reason.sentence
+    return reason.sentence if named else f"{reason.block}: {reason.sentence}"
+
+
+def environment_table(result: StudyResult) -> pd.DataFrame:
+    """Where and how this was measured, and the digests that pin it."""
+    facts = {
+        **{key.replace("_", " "): value for key, value in result.environment.items()},
+        "specification": result.spec_hash,
+        "thresholds declared": when(result.declared_at),
+    }
+    for shape, reference in result.references.items():
+        facts[f"reference at {shape}"] = reference.digest
+        facts[f"batch at {shape}"] = reference.batch_digest
+        if reference.data_digest:
+            facts[f"data set at {shape}"] = reference.data_digest
+    return pd.DataFrame(
+        {
+            "Fact": list(facts),
+            "Value": ["not known" if v is None else str(v) for v in facts.values()],
+        }
+    )

@@ -1,0 +1,152 @@
+"""The words and number formats of every page: one name for one thing, units always said."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from recompute_core.gates import GATE_NAMES
+from recompute_core.results import FigureKind, Outcome, Verdict
+from recompute_core.spec import StudySpec
+from recompute_core.studies.store import Status, StudyRow
+
+VERDICTS: dict[str | None, str] = {
+    "adopt": "adopt",
+    "keep_original": "keep original",
+    "undecided": "undecided",
+    None: "no verdict yet",
+}
+OUTCOMES: dict[Outcome, str] = {
+    "pass": "pass",
+    "fail": "fail",
+    "undecided": "undecided",
+    "not_run": "not run",
+}
+KINDS: dict[FigureKind, str] = {
+    "measured": "measured here",
+    "estimated": "estimated",
+    "supplied": "supplied",
+}
+STATUS_SENTENCES: dict[Status, str] = {
+    "queued": "Queued",
+    "running": "Running",
+    "done": "Done",
+    "incomplete": "Ended incomplete: some cells could not be measured",
+    "cancelled": "Cancelled; what was finished is kept",
+    "interrupted": "Interrupted: its driver is gone; what was finished is kept",
+}
+MB_NOTE = "MB is 10⁶ bytes."
+GATE_MEANINGS = {
+    "gradient_parity": "The recomputed update must give the same gradients as plain's.",
+    "memory_saving": "The peak must fall at least this far below plain's.",
+    "update_latency": "The median update may take at most this much longer than plain's.",
+}
+__all__ = ["GATE_NAMES"]
+
+
+def sentence_case(text: str) -> str:
+    """First letter upper, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def literal(text: str) -> str:
+    """Text for an element that reads Markdown: what a user or a worker wrote stays what it is."""
+    return re.sub(r"([\\`*\[\]<>!$~])", r"\\\1", text)
+
+
+def when(moment: str) -> str:
+    """`29 Nov 2026, 16:47 UTC` from ISO 8601."""
+    return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M} UTC"
+
+
+def when_short(moment: str) -> str:
+    return f"{datetime.fromisoformat(moment):%-d %b %H:%M}"
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `4 min`, `1 h 20 min`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 study`, `3 studies`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def millions(number: int) -> str:
+    return f"{number / 1e6:.1f} M" if number >= 100_000 else f"{number:,}"
+
+
+def figure(value: float | None, ratio: bool = False) -> str:
+    """A gate's figure: ratios to three places, gaps in scientific notation."""
+    if value is None:
+        return "–"
+    if ratio:
+        return f"{value:.3f}"
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def interval(edges: tuple[float, float] | None, ratio: bool = False) -> str:
+    """`1.26 to 1.33`; a point where the figure is exact."""
+    if edges is None:
+        return "–"
+    low, high = (figure(edge, ratio) for edge in edges)
+    return "exact" if low == high else f"{low} to {high}"
+
+
+def plan_label(plan: str) -> str:
+    """A plan's name, with runs of blocks shortened: `blocks:0,1,2` reads `blocks:0–2`."""
+    if not plan.startswith("blocks:"):
+        return "plain" if plan == "none" else plan
+    numbers = [int(text) for text in plan.removeprefix("blocks:").split(",")]
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"blocks:{numbers[0]}–{numbers[-1]}"
+    return plan if len(numbers) <= 8 else f"{plan[:22]}… ({len(numbers)} blocks)"
+
+
+def shape_labels(keys: Sequence[str]) -> dict[str, str]:
+    """Shape keys without the sizes that all of them share: `T=128`, `T=256` of one batch."""
+    parts = [key.split(" ") for key in keys]
+    if len(parts) < 2 or len({len(part) for part in parts}) > 1:
+        return {key: key for key in keys}
+    varying = [i for i in range(len(parts[0])) if len({part[i] for part in parts}) > 1]
+    return {
+        key: " ".join(part[i] for i in varying) or key for key, part in zip(keys, parts, strict=True)
+    }
+
+
+def shapes_line(spec: StudySpec) -> str:
+    """All shapes of a study in a few words: `T=128, 256 B=4` where only one size varies."""
+    from recompute_core.spec import shape_key
+
+    keys = [shape_key(spec.at(shape)) for shape in spec.shapes]
+    return ", ".join(keys) if len(keys) <= 4 else f"{keys[0]} … {keys[-1]} ({len(keys)})"
+
+
+def standing(row: StudyRow) -> str:
+    """A study's verdict, or its status where that matters more."""
+    if row.status == "done" or (row.status == "incomplete" and row.verdict):
+        return VERDICTS[row.verdict]
+    return row.status if row.ended else "under way"
+
+
+def verdict_word(verdict: Verdict | None) -> str:
+    return VERDICTS[verdict]
+
+
+def device_line(environment: dict[str, object]) -> str:
+    """`CPU AMD EPYC, 2 threads, torch 2.13.0+cpu`."""
+    if not environment:
+        return "device not known yet"
+    threads = environment.get("threads")
+    parts = [
+        f"{str(environment.get('device', '')).upper()} {environment.get('device_name', '')}".strip(),
+        count(threads, "thread") if isinstance(threads, int) else "",
+        f"torch {environment['torch']}" if "torch" in environment else "",
+    ]
+    return ", ".join(part for part in parts if part)

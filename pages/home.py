@@ -1,0 +1,111 @@
+"""Home: what is this, and what did the last study find?"""
+
+import streamlit as st
+
+from pages._parts import chrome, markup
+from pages._parts.data import get_store, snapshot, want_study
+from pages._parts.picture import describe, picture, points
+from pages._parts.words import MB_NOTE, device_line, literal, shapes_line, standing, when
+from recompute_core.errors import InputError, StoreError
+from recompute_core.spec import Thresholds, parse_spec, preset
+from recompute_core.studies.launch import launch
+from recompute_core.studies.store import StudyRow
+
+
+def main() -> None:
+    """Three sentences, one button, and the latest study."""
+    store = get_store()
+    rows = store.studies(limit=30)
+    chrome.title("Recompute Studio", "What is this, and what did the last study find?")
+    st.html(
+        '<div class="rs-lead"><p>Training keeps every activation for the backward pass; recomputing '
+        "some of them saves memory and costs time.</p><p>A study first proves that the recomputed "
+        "update gives the same gradients as plain, then measures memory and update time on this very "
+        "machine.</p><p>It ends in a verdict under thresholds you declare before the run: adopt, keep "
+        "original, or undecided.</p></div>"
+    )
+    if not rows:
+        st.html(
+            '<div class="rs-strip rs-strip-plain">Nothing has been measured on this machine yet. '
+            "The quick study takes about 45 seconds.</div>"
+        )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if st.button("Run the quick study", type="primary", key="quick"):
+            _launch_quick()
+        st.page_link("setup.py", label="Set up your own study")
+    live = [row for row in rows if not row.ended]
+    for row in live[:3]:
+        _running(row)
+    shown = next((row for row in rows if row.ended and row.verdict), None)
+    if shown is not None:
+        _latest(shown)
+    elif rows and not live:
+        _unfinished(rows[0])
+    else:
+        _how_to_read()
+
+
+def _launch_quick() -> None:
+    try:
+        study = launch(get_store(), parse_spec(preset("quick")))
+    except (InputError, StoreError) as error:
+        st.error(literal(str(error)))
+        return
+    want_study(study)
+    st.switch_page("live.py", query_params={"study": study})
+
+
+_READING = (
+    "Across, the time of an update; up, its peak memory; both as ratios to plain, which sits in the "
+    "corner. The dashed lines are the gates: a candidate whose whole interval lies in the filled "
+    "region is adopted."
+)
+
+
+def _how_to_read() -> None:
+    limits = Thresholds()
+    st.plotly_chart(
+        picture([], limits, chrome.colours(), height=380),
+        key="home picture",
+        config={"displayModeBar": False},
+        alt=describe([], limits),
+    )
+    st.caption(f"Candidates will appear here. {_READING}")
+
+
+def _running(row: StudyRow) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(
+            markup.strip(
+                f"{row.status.capitalize()} now: {row.spec.workload.name} at {shapes_line(row.spec)}.",
+                "plain",
+            ),
+            width="content",
+        )
+        st.page_link("live.py", label="Watch it live", query_params={"study": row.id})
+
+
+def _latest(row: StudyRow) -> None:
+    found = snapshot(get_store(), row.id)
+    result, colours = found.result, chrome.colours()
+    st.subheader("The latest study", anchor=False)
+    st.html(markup.verdict_line(result.verdict, result.sentence))
+    marks = points(result.judged)
+    if marks:
+        st.plotly_chart(
+            picture(marks, result.thresholds, colours, height=420),
+            key="home picture",
+            config={"displayModeBar": False},
+            alt=describe(marks, result.thresholds),
+        )
+    st.caption(f"Measured here on {device_line(result.environment)}, {when(row.created_at)}. {MB_NOTE}")
+    st.page_link("result.py", label="Open the result", query_params={"study": row.id})
+
+
+def _unfinished(row: StudyRow) -> None:
+    st.subheader("The latest study", anchor=False)
+    st.html(markup.strip(f"{standing(row).capitalize()}: {row.spec.workload.name}.", "plain"))
+    st.page_link("live.py", label="See how far it came", query_params={"study": row.id})
+
+
+main()

@@ -1,0 +1,173 @@
+"""Live: what is happening, and what is known already?"""
+
+import time
+from datetime import UTC, datetime
+from html import escape
+
+import streamlit as st
+
+from pages._parts import charts, chrome, markup, progress
+from pages._parts.data import Snapshot, get_store, snapshot, speed
+from pages._parts.picture import describe, not_measured, picture, points
+from pages._parts.words import MB_NOTE, STATUS_SENTENCES, count, duration, literal, plan_label
+from recompute_core.errors import InputError, StoreError
+from recompute_core.studies.forecast import forecast
+from recompute_core.studies.launch import resume
+
+_QUIET = {"displayModeBar": False}
+
+
+def main() -> None:
+    """The title once; everything that moves is in a fragment."""
+    found = chrome.current(live_first=True)
+    chrome.title(
+        "Live", "What is happening, and what is known already?", found.row.id if found else None
+    )
+    if found is None:
+        chrome.nothing_yet()
+        return
+    st.fragment(_watch, run_every=None if found.row.ended else 1.0)(found.row.id, found.row.ended)
+
+
+@chrome.plainly
+def _watch(study: str, was_ended: bool) -> None:
+    found = snapshot(get_store(), study)
+    if found.row.ended != was_ended:
+        st.rerun()
+    live = not found.row.ended
+    board = progress.grid(found.result, found.cells, live)
+    _head(found, board)
+    st.html(markup.step_row(progress.steps(found.result, board)))
+    with st.container(key="stack-live"):
+        left, right = st.columns([2.1, 1], gap="medium")
+    with left:
+        _picture(found)
+    with right:
+        _newest(found)
+    st.subheader("Cells", anchor=False)
+    st.html(markup.cell_grid(board))
+    st.caption(
+        "Plain: reference, noise, legality, memory. Candidates: canary, parity, memory, time; no "
+        f"memory or time is measured before parity has passed. {MB_NOTE}"
+    )
+    st.subheader("Gates", anchor=False)
+    st.html(found.once("gates", lambda: markup.gate_table(found.result.judged)))
+    with st.expander("Log"):
+        _log(found)
+
+
+def _head(found: Snapshot, board: list[progress.GridCell]) -> None:
+    row = found.row
+    if row.ended:
+        _ended(found)
+        return
+    done, total = progress.settled(board)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(markup.strip(_standing(found, board, done, total), "plain"))
+        st.button("Cancel", key="cancel", disabled=row.cancel, on_click=_cancel, args=(row.id,))
+    st.progress(done / total if total else 0.0)
+
+
+@chrome.plainly
+def _cancel(study: str) -> None:
+    get_store().ask_cancel(study)
+
+
+def _standing(found: Snapshot, board: list[progress.GridCell], done: int, total: int) -> str:
+    row = found.row
+    what = row.spec.workload.name
+    if row.cancel:
+        return f"Cancelling {what}: stopping after what is being written."
+    if row.status == "queued":
+        ahead = [other.id for other in get_store().live()]
+        place = ahead.index(row.id) if row.id in ahead else 0
+        if place:
+            return f"Queued: {count(place, 'study', 'studies')} ahead on this device."
+        return f"Queued: {what} is about to start, as soon as the device is free."
+    if not found.cells:
+        return f"Starting {what}: torch is being loaded in a process of its own."
+    expected = forecast(row.spec, speed(get_store(), what))
+    left = progress.seconds_left(row.spec, board, found.cells, expected.seconds)
+    spent = progress.elapsed_s(found.events, time.time())
+    return (
+        f"Measuring {what}: {done} of {total} cells, {duration(spent)} so far, "
+        f"about {duration(left)} left (estimated)."
+    )
+
+
+def _ended(found: Snapshot) -> None:
+    row, result = found.row, found.result
+    if row.status in ("interrupted", "cancelled", "incomplete"):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.html(markup.strip(f"{STATUS_SENTENCES[row.status]}.", "plain"))
+            if st.button("Resume", key="resume", type="primary"):
+                _resume(row.id)
+    if result.verdict is not None:
+        st.html(markup.verdict_line(result.verdict, result.sentence))
+    st.page_link("result.py", label="Open the result", query_params={"study": row.id})
+
+
+def _resume(study: str) -> None:
+    try:
+        resume(get_store(), study)
+    except (InputError, StoreError) as error:
+        st.error(literal(str(error)))
+        return
+    st.rerun()
+
+
+def _picture(found: Snapshot) -> None:
+    marks = found.once("points", lambda: points(found.result.judged))
+    limits = found.result.thresholds
+    if not marks and not found.row.ended:
+        st.caption("The picture grows here as soon as a candidate's memory and time are measured.")
+    if not marks and found.row.ended:
+        st.html(markup.strip("No candidate has been measured, so there is no picture.", "plain"))
+    else:
+        colours = chrome.colours()
+        st.plotly_chart(
+            found.once(("picture", colours), lambda: picture(marks, limits, colours, height=400)),
+            key="live picture",
+            config=_QUIET,
+            alt=describe(marks, limits),
+        )
+    missing = not_measured(found.result.judged)
+    if missing:
+        st.html(markup.lines("Not measured", missing))
+
+
+def _newest(found: Snapshot) -> None:
+    st.markdown("**Newest finding**")
+    said = progress.newest_finding(found.events, found.cells)
+    st.html(f'<div class="rs-finding">{escape(said or "Nothing yet.")}</div>')
+    pairs = progress.present_pairs(found.events)
+    if pairs is None:
+        if found.row.ended:
+            return
+        st.caption("Pairs of plain and recomputed updates appear here while time is measured.")
+        return
+    shape, plan, samples = pairs
+    st.markdown("**Update time, pair by pair**")
+    st.caption(f"{plan_label(plan)} at {shape}: {count(len(samples), 'pair')}; band: 95 % interval.")
+    colours, gate = chrome.colours(), found.result.thresholds.update_ratio
+    st.plotly_chart(
+        found.once(
+            ("pairs", plan, shape, len(samples), colours),
+            lambda: charts.pairs_chart(samples, gate, colours),
+        ),
+        key="pairs",
+        config=_QUIET,
+        alt=f"Ratio of recomputed to plain of {len(samples)} pairs, with the interval of the median",
+    )
+
+
+def _log(found: Snapshot) -> None:
+    lines = progress.log_lines(found.events, found.cells)[-200:]
+    items = "".join(
+        f"<li><time>{datetime.fromtimestamp(at, UTC):%H:%M:%S}</time>{escape(text)}</li>"
+        for at, text in reversed(lines)
+    )
+    st.html(f'<ol class="rs-log">{items}</ol>' if items else "<p>Nothing yet.</p>")
+
+
+main()

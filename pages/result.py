@@ -1,0 +1,143 @@
+"""Result: which plan passes, by what figures, and what if the thresholds were others?"""
+
+import json
+
+import streamlit as st
+
+from pages._parts import chrome, markup
+from pages._parts.data import Snapshot, get_store, want_study
+from pages._parts.gates_panel import asked_thresholds, forget_what_if
+from pages._parts.picture import describe, not_measured, picture, points
+from pages._parts.sections import SECTIONS
+from pages._parts.whatif import rejudge
+from pages._parts.words import MB_NOTE, literal, shape_labels
+from recompute_core.errors import InputError, StoreError
+from recompute_core.results import StudyResult
+from recompute_core.studies.launch import launch
+
+_QUIET = {"displayModeBar": False}
+
+
+def main() -> None:
+    """The verdict, the picture with its gates, the table, and the evidence below."""
+    found = chrome.current()
+    if found is None:
+        _title(None)
+        chrome.nothing_yet()
+        return
+    judged_view(found)
+
+
+def _title(study: str | None) -> None:
+    chrome.title("Result", "Which plan passes, and why?", study)
+
+
+@st.fragment
+@chrome.plainly
+def judged_view(found: Snapshot) -> None:
+    """All that depends on the thresholds: a moved slider redraws this and nothing else."""
+    head = st.container()
+    with st.container(key="stack-picture"):
+        chart, gates = st.columns([2.35, 1], gap="medium")
+    with gates:
+        asked = asked_thresholds(found.row)
+    result = rejudge(found.result, asked)
+    what_if = asked != found.row.spec.thresholds
+    with head:
+        _title(found.row.id)  # after the sliders, so that the link to copy has their places
+        if not found.row.ended:
+            _still_running(found)
+        if what_if:
+            _what_if_strip(found, result)
+        st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
+        st.html(markup.facts(chrome.study_facts(found.row, result)))
+    with chart:
+        _picture(result)
+        missing = not_measured(result.judged)
+        if missing:
+            st.html(markup.lines("Not measured", missing))
+    st.subheader("Gates", anchor=False)
+    st.html(markup.gate_table(result.judged))
+    kind = "what-if thresholds" if what_if else "the declared thresholds"
+    st.caption(f"Figures measured here, judged by {kind}. {MB_NOTE} Intervals are 95 %.")
+    _sections(found, result)
+    st.download_button(
+        "Download the result as JSON",
+        data=lambda: json.dumps(found.result.document(), indent=1, allow_nan=False),
+        file_name=f"study-{found.row.id}.json",
+        mime="application/json",
+        on_click="ignore",
+        help="The published document, judged by the declared thresholds, raw samples included.",
+    )
+
+
+def _still_running(found: Snapshot) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.html(markup.strip("This study is still being measured.", "plain"), width="content")
+        st.page_link("live.py", label="Watch it live", query_params={"study": found.row.id})
+
+
+def _what_if_strip(found: Snapshot, result: StudyResult) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.html(
+            markup.strip("What-if: thresholds differ from the declared ones", "whatif"),
+            width="content",
+        )
+        st.button("Reset", key="reset", on_click=forget_what_if, args=(found.row,))
+        if st.button(
+            "Declare and re-run",
+            key="declare",
+            type="primary",
+            help="Starts a new study of the same plans and shapes, with these thresholds declared "
+            "before it runs.",
+        ):
+            _declare(found, result)
+
+
+def _declare(found: Snapshot, result: StudyResult) -> None:
+    spec = found.row.spec.model_copy(update={"thresholds": result.thresholds})
+    try:
+        study = launch(get_store(), spec)
+    except (InputError, StoreError) as error:
+        st.error(literal(str(error)))
+        return
+    want_study(study)
+    st.switch_page("live.py", query_params={"study": study})
+
+
+def _picture(result: StudyResult) -> None:
+    shapes = list(dict.fromkeys(one.candidate.shape_key for one in result.judged))
+    judged = result.judged
+    if len(shapes) > 1:
+        names = shape_labels(shapes)
+        chosen = st.pills(
+            "Shape",
+            shapes,
+            selection_mode="multi",
+            format_func=lambda key: names[key],
+            key=f"shapes of {result.study_id}",
+            label_visibility="collapsed",
+            help="Show only these shapes",
+        )
+        judged = tuple(one for one in judged if not chosen or one.candidate.shape_key in chosen)
+    marks = points(judged)
+    if not marks:
+        st.html(markup.strip("No candidate has been measured, so the picture is empty.", "plain"))
+        return
+    st.plotly_chart(
+        picture(marks, result.thresholds, chrome.colours(), height=500),
+        key="picture",
+        config=_QUIET,
+        alt=describe(marks, result.thresholds),
+    )
+
+
+def _sections(found: Snapshot, result: StudyResult) -> None:
+    tabs = st.tabs(list(SECTIONS), on_change="rerun", key="section")
+    for tab, show in zip(tabs, SECTIONS.values(), strict=True):
+        if tab.open:
+            with tab:
+                show(found, result, chrome.colours())
+
+
+main()

@@ -1,0 +1,35 @@
+"""A Chromium for all journeys; each journey fails on console errors and requests to other hosts."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from .chrome import Watched, browser, find_chromium, watch
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium; without one the journeys fail with what to install, never skip."""
+    try:
+        find_chromium()
+    except RuntimeError as problem:
+        pytest.fail(str(problem))
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def visitor(chromium: Browser) -> Iterator[Callable[..., Watched]]:
+    """Opens fresh browser contexts; whatever went wrong in any of them fails the journey."""
+    opened: list[Watched] = []
+
+    def open_(theme: str = "light", width: int = 1440) -> Watched:
+        opened.append(watch(chromium, theme, width))
+        return opened[-1]
+
+    yield open_
+    for watched in opened:
+        watched.context.close()
+    problems = [problem for watched in opened for problem in watched.problems]
+    assert problems == []

@@ -1,0 +1,194 @@
+"""What people do with the dashboard, done in a real Chromium against the real server."""
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from recompute_core.studies.store import Store
+from tests.pages import studies
+
+from .chrome import Watched, server, settle
+
+pytestmark = pytest.mark.browser
+Visitor = Callable[..., Watched]
+THEMES = pytest.mark.parametrize("theme", ["light", "dark"])
+TINY = "gpt_blocks=2&gpt_width=32&gpt_heads=2&gpt_lengths=32&gpt_batches=1&plans=every-block"
+STUDY = re.compile(r"study=([0-9a-f-]+)")
+_RUN_MS = 60_000  # a study takes a minute; a machine that tests other things, several
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Store, str]]:
+    """A server whose store holds one finished study of a tiny model."""
+    home = tmp_path_factory.mktemp("home")
+    store = Store(home)
+    tiny = {"name": "gpt", "blocks": 2, "width": 32, "heads": 2, "batch": 1}
+    spec = studies.spec_of(
+        workload=tiny, shapes=[{"seq_len": 32}], plans=["every-block"],
+        timing={"min_pairs": 3, "max_pairs": 3, "budget_s": 0},
+    )  # fmt: skip
+    study = studies.filled(store, spec)
+    with server(home) as address:
+        yield address, store, study
+    store.close()
+
+
+def _study_in(page: Page) -> str:
+    page.wait_for_url(STUDY)
+    found = STUDY.search(page.url)
+    assert found is not None
+    return found[1]
+
+
+def _verdict(page: Page, timeout_ms: int = _RUN_MS) -> str:
+    line = page.locator(".rs-verdict p")
+    expect(line).to_be_visible(timeout=timeout_ms)
+    return line.inner_text()
+
+
+def _is_dark(page: Page) -> bool:
+    colour = page.evaluate("() => getComputedStyle(document.querySelector('.stApp')).backgroundColor")
+    return sum(int(part) for part in re.findall(r"\d+", colour)[:3]) < 200
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[tuple[str, Store]]:
+    """A server on which nothing has been measured yet."""
+    with server(tmp_path) as address:
+        store = Store(tmp_path)
+        yield address, store
+        store.close()
+
+
+def test_from_an_empty_home_to_a_measured_verdict(empty: tuple[str, Store], visitor: Visitor) -> None:
+    address, store = empty
+    page = visitor().page()
+    page.goto(address)
+    settle(page)
+    expect(page.get_by_text("Nothing has been measured on this machine yet.")).to_be_visible()
+    page.get_by_role("button", name="Run the quick study").click()
+    study = _study_in(page)
+    expect(page.get_by_role("heading", name="Live")).to_be_visible(timeout=20_000)
+    # The first finding is on the page long before the end.
+    expect(page.locator(".rs-finding")).to_contain_text("plain at T=128", timeout=90_000)
+    said = _verdict(page)
+    page.get_by_role("link", name="Open the result").click()
+    expect(page.get_by_role("heading", name="Result")).to_be_visible(timeout=20_000)
+    assert _verdict(page, 20_000) == said
+    expect(page.locator(".rs-gates tbody tr")).to_have_count(4)
+    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    row = store.study(study)
+    assert (row.status, row.sentence) == ("done", said)
+    with urllib.request.urlopen(f"{address}/api/healthz", timeout=10) as answer:
+        assert json.load(answer)["torch_loaded"] is False
+
+
+@THEMES
+def test_tune_a_threshold_then_declare_it(
+    served: tuple[str, Store, str], visitor: Visitor, theme: str
+) -> None:
+    address, store, study = served
+    page = visitor(theme).page()
+    page.goto(f"{address}/result?study={study}")
+    settle(page)
+    assert _is_dark(page) is (theme == "dark")
+    assert _verdict(page, 20_000).startswith("Adopt every-block")
+    expect(page.get_by_text("What-if: thresholds differ")).to_have_count(0)
+    slider = page.get_by_role("slider").first
+    slider.focus()
+    for _ in range(30):
+        slider.press("ArrowLeft")
+    expect(page.get_by_text("What-if: thresholds differ from the declared ones")).to_be_visible()
+    expect(page.locator(".rs-verdict p")).to_contain_text("Keep the original")
+    page.wait_for_url(re.compile("peak=0.52"))
+    assert store.study(study).verdict == "adopt"
+
+    # The what-if itself can be pasted elsewhere.
+    other = visitor(theme).page()
+    other.goto(page.url)
+    settle(other)
+    expect(other.get_by_text("What-if: thresholds differ from the declared ones")).to_be_visible()
+
+    page.get_by_role("button", name="Declare and re-run").click()
+    page.wait_for_url(re.compile(r"/live\?study="))
+    again = _study_in(page)
+    assert again != study
+    assert _verdict(page)
+    row = store.study(again)
+    assert row.status == "done"
+    assert row.spec.thresholds.peak_ratio == 0.52
+
+
+@THEMES
+@pytest.mark.parametrize("where", ["", "live", "result", "studies", "set-up"])
+def test_a_link_shows_the_same_study_in_another_browser(
+    served: tuple[str, Store, str], visitor: Visitor, theme: str, where: str
+) -> None:
+    address, store, study = served
+    page = visitor(theme, 800).page()
+    page.goto(f"{address}/{where}?study={study}")
+    settle(page)
+    assert _study_in(page) == study
+    if where in ("live", "result"):
+        assert _verdict(page, 20_000) == store.study(study).sentence
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator("[data-testid=stCode]")).to_contain_text(f"study={study}")
+
+
+def test_an_unknown_study_is_said_in_one_line(visitor: Visitor, served: tuple[str, Store, str]) -> None:
+    page = visitor().page()
+    page.goto(f"{served[0]}/result?study=20990101-000000-ffff")
+    settle_error = page.get_by_text("There is no study “20990101-000000-ffff” here.")
+    expect(settle_error).to_be_visible(timeout=20_000)
+
+
+@THEMES
+def test_a_closed_tab_changes_nothing(
+    served: tuple[str, Store, str], visitor: Visitor, theme: str
+) -> None:
+    address, store, _ = served
+    watched = visitor(theme)
+    page = watched.page()
+    page.goto(f"{address}/set-up?{TINY}")
+    settle(page)
+    page.get_by_role("button", name="Declare thresholds and launch").click()
+    page.wait_for_url(re.compile(r"/live\?study="))
+    study = _study_in(page)
+    expect(page.get_by_role("heading", name="Live")).to_be_visible(timeout=20_000)
+    link = page.url
+    page.close()
+    assert not store.study(study).ended
+    back = watched.page()
+    back.goto(link)
+    settle(back)
+    assert _verdict(back) == store.study(study).sentence
+    assert store.study(study).status == "done"
+
+
+@THEMES
+def test_a_bad_value_keeps_what_was_chosen(
+    served: tuple[str, Store, str], visitor: Visitor, theme: str
+) -> None:
+    page = visitor(theme).page()
+    page.goto(f"{served[0]}/set-up?gpt_lengths=64&gpt_lengths=abc&curve=true")
+    settle(page)
+    expect(page.get_by_text("Sequence lengths: 'abc' is not a whole number")).to_be_visible()
+    expect(page.get_by_text("64", exact=True).first).to_be_visible()
+    page.reload()
+    settle(page)
+    expect(page.get_by_text("Sequence lengths: 'abc' is not a whole number")).to_be_visible()
+
+
+def test_every_answer_carries_the_security_headers(served: tuple[str, Store, str]) -> None:
+    for path in ("/", "/api/healthz", "/result", "/_stcore/health"):
+        with urllib.request.urlopen(served[0] + path, timeout=10) as answer:
+            policy = answer.headers["content-security-policy"]
+            assert "unsafe-eval" not in policy
+            assert "default-src 'self'" in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["referrer-policy"] == "same-origin"

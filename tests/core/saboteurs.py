@@ -1,0 +1,76 @@
+"""Worker processes that come to grief in one phase; the rest of their work they do as ever.
+
+Each stands in for `engine._child` in a real forked process.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from recompute_core.studies import engine, worker
+
+
+def _sabotaged(trouble: Callable[[], Any], *phases: str) -> Callable[..., None]:
+    """A worker in which `trouble` happens when one of `phases` begins for a plan other than plain."""
+
+    def child(assignment: str, pipe: Connection, log: str) -> None:
+        honest = worker._do
+
+        def do(phase: Any, task: Any, *rest: Any) -> Any:
+            if phase in phases and task.blocks:
+                trouble()
+            return honest(phase, task, *rest)
+
+        worker._do = do
+        engine._child(assignment, pipe, log)
+
+    return child
+
+
+def _signal_myself(number: int) -> Callable[[], None]:
+    return lambda: os.kill(os.getpid(), number)
+
+
+def _run_out_of_memory() -> None:
+    raise MemoryError("no more of it")
+
+
+def killed_in_memory(assignment: str, pipe: Connection, log: str) -> None:
+    _sabotaged(_signal_myself(signal.SIGKILL), "memory")(assignment, pipe, log)
+
+
+def terminated_in_time(assignment: str, pipe: Connection, log: str) -> None:
+    _sabotaged(_signal_myself(signal.SIGTERM), "time")(assignment, pipe, log)
+
+
+def killed_in_parity(assignment: str, pipe: Connection, log: str) -> None:
+    _sabotaged(_signal_myself(signal.SIGKILL), "parity")(assignment, pipe, log)
+
+
+def stops_in_time(assignment: str, pipe: Connection, log: str) -> None:
+    _sabotaged(_signal_myself(signal.SIGSTOP), "time")(assignment, pipe, log)
+
+
+def sleeps_in_canary(assignment: str, pipe: Connection, log: str) -> None:
+    _sabotaged(lambda: time.sleep(600), "canary")(assignment, pipe, log)
+
+
+def out_of_memory_in_memory(assignment: str, pipe: Connection, log: str) -> None:
+    _sabotaged(_run_out_of_memory, "memory")(assignment, pipe, log)
+
+
+def leaves_in_canary(assignment: str, pipe: Connection, log: str) -> None:
+    _sabotaged(lambda: sys.exit(3), "canary")(assignment, pipe, log)
+
+
+def babbles(assignment: str, pipe: Connection, log: str) -> None:
+    os.write(pipe.fileno(), b"\xff{not json\n")
+    engine._child(assignment, pipe, log)
+
+
+def dies_at_once(assignment: str, pipe: Connection, log: str) -> None:
+    os._exit(7)

@@ -1,0 +1,568 @@
+"""Whole studies in real processes: they run, they are killed, they go on, and they leave no orphan."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from recompute_core.errors import Cancelled, InputError
+from recompute_core.results import Measured, Proven, Refused, StudyResult
+from recompute_core.spec import StudySpec, parse_spec
+from recompute_core.studies import engine, launch
+from recompute_core.studies.assemble import assemble
+from recompute_core.studies.driver import drive
+from recompute_core.studies.flow import CellKey
+from recompute_core.studies.locks import machine_lock
+from recompute_core.studies.store import PHASES, Cell, Store
+from tests.core import saboteurs
+
+ROOT = Path(__file__).parents[2]
+SMALL = "T=16 B=2"
+TINY: dict[str, Any] = {
+    "workload": {"blocks": 2, "width": 32, "heads": 2, "vocab": 17, "seq_len": 16, "batch": 2},
+    "plans": ["every-block", "blocks:1"],
+    "thresholds": {"peak_ratio": 1, "update_ratio": 100},
+    "timing": {"min_pairs": 3, "max_pairs": 3, "budget_s": 0},
+    "device": "cpu",
+    "threads": 1,
+}
+KEYS: set[CellKey] = {
+    *((SMALL, "none", phase) for phase in ("reference", "noise", "legality", "memory")),
+    *(
+        (SMALL, plan, phase)
+        for plan in ("every-block", "blocks:1")
+        for phase in ("canary", "parity", "memory", "time")
+    ),
+}
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """A machine of our own: another folder for its lock, here and in the processes we start."""
+    util.get_temp_dir()  # multiprocessing keeps its sockets where they were
+    folder = tempfile.mkdtemp(prefix="rs-")  # short: a socket's path has at most 107 characters
+    monkeypatch.setenv("TMPDIR", folder)
+    monkeypatch.setattr(tempfile, "tempdir", folder)
+    yield
+    monkeypatch.undo()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def store(machine: None, tmp_path: Path) -> Iterator[Store]:
+    found = Store(tmp_path / "home")
+    yield found
+    for row in found.studies():
+        for process in drivers_of(row.id):
+            end(process)
+    found.close()
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The process ids of the workers that this process starts."""
+    pids: list[int] = []
+    start = engine.LocalEngine.start
+
+    def recorded(self: engine.LocalEngine, assignment: Any) -> engine.LocalWorker:
+        worker = start(self, assignment)
+        pids.append(worker._process.pid or 0)
+        return worker
+
+    monkeypatch.setattr(engine.LocalEngine, "start", recorded)
+    return pids
+
+
+def tiny(**changes: Any) -> StudySpec:
+    return parse_spec(TINY | changes)
+
+
+def run(store: Store, spec: StudySpec) -> tuple[str, StudyResult]:
+    study = store.create(spec)
+    drive(store, study)
+    return study, assemble(store.study(study), store.cells(study))
+
+
+def cells_of(store: Store, study: str) -> dict[CellKey, Cell]:
+    return {(cell.shape_key, cell.plan, cell.phase): cell for cell in store.cells(study)}
+
+
+def done(store: Store, study: str) -> dict[CellKey, Cell]:
+    return {key: cell for key, cell in cells_of(store, study).items() if cell.state == "done"}
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 60) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def drivers_of(study: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            command = process.cmdline()
+        except psutil.Error:
+            continue
+        if study in command and "recompute_core.studies.driver" in command:
+            found.append(process)
+    return found
+
+
+def end(process: psutil.Process) -> None:
+    process.kill()
+    process.wait(30)
+
+
+def log_of(store: Store, study: str) -> str:
+    return (store.folder(study) / "driver.log").read_text()
+
+
+# --- a study that goes well -----------------------------------------------------------------------
+
+
+def test_a_whole_study_runs_to_a_verdict(store: Store, workers: list[int]) -> None:
+    study, result = run(store, tiny())
+    assert (store.study(study).status, store.study(study).verdict) == ("done", "adopt")
+    assert store.study(study).sentence == result.sentence
+    assert result.sentence.startswith("Adopt ")
+    assert set(done(store, study)) == KEYS
+    for one in result.judged:
+        candidate = one.candidate
+        assert isinstance(candidate, Measured)
+        assert candidate.parity.bitwise
+        assert candidate.canary.caught
+        assert candidate.timing.pairs == 3
+        assert set(candidate.block_calls["plain"].values()) == {1}
+        assert {candidate.block_calls["candidate"][name] for name in candidate.blocks} == {2}
+        assert candidate.memory.candidate.saved_bytes < candidate.memory.plain.saved_bytes
+    environment = store.study(study).environment
+    assert (environment["device"], environment["threads"]) == ("cpu", 1)
+    # Each task in a process of its own, and none of them is left.
+    assert len(set(workers)) == len(workers) == 8
+    assert not [pid for pid in workers if alive(pid)]
+    assert not machine_lock().is_held()
+    assert not store.driver_lock(study).is_held()
+
+
+def test_its_history_tells_all_of_it(store: Store) -> None:
+    study = store.create(tiny(plans=["every-block"]))
+    heard: list[tuple[str, CellKey | None, dict[str, Any]]] = []
+    drive(store, study, listener=lambda kind, key, data: heard.append((kind, key, data)))
+    events = store.events(study)
+    statuses = [event.data["status"] for event in events if event.kind == "status"]
+    assert statuses == ["queued", "running", "done"]
+    for phase in PHASES:
+        kinds = [e.kind for e in events if e.phase == phase and e.plan in ("every-block", "none")]
+        assert kinds.index("start") < kinds.index("done")
+        assert kinds.count("start") == kinds.count("done") == (2 if phase == "memory" else 1)
+    assert len([event for event in events if event.kind == "pair"]) == 3
+    pairs = [data for kind, _, data in heard if kind == "pair"]
+    assert [event.data for event in events if event.kind == "pair"] == pairs
+    timed = cells_of(store, study)[SMALL, "every-block", "time"]
+    assert timed.payload is not None
+    assert timed.payload["samples"] == pairs
+
+
+def test_the_reference_is_kept_and_can_be_checked(store: Store) -> None:
+    from recompute_core.checks import snapshot
+    from recompute_core.workloads.job import tensors_digest
+
+    study, result = run(store, tiny(plans=["blocks:1"]))
+    kept = snapshot.load(store.folder(study) / f"reference {SMALL}.safetensors")
+    reference = result.references[SMALL]
+    assert tensors_digest(sorted(kept.items())) == reference.digest
+    assert len(kept) == reference.tensors
+    assert float(kept["loss/"]) == pytest.approx(reference.loss, abs=0)
+
+
+# --- workers that come to grief -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("saboteur", "phase", "says"),
+    [
+        (saboteurs.killed_in_memory, "memory", "the worker was killed (signal 9"),
+        (saboteurs.out_of_memory_in_memory, "memory", "MemoryError: no more of it"),
+        (saboteurs.terminated_in_time, "time", "the worker died of signal 15 (SIGTERM)"),
+    ],
+    ids=["killed", "out of memory", "terminated"],
+)
+def test_a_worker_that_dies_costs_its_own_cell(
+    store: Store,
+    workers: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    saboteur: Any,
+    phase: str,
+    says: str,
+) -> None:
+    monkeypatch.setattr(engine, "_child", saboteur)
+    study, result = run(store, tiny(plans=["every-block"]))
+    cells = cells_of(store, study)
+    failed = {key: cell for key, cell in cells.items() if cell.state != "done"}
+    assert list(failed) == [(SMALL, "every-block", phase)]
+    (cell,) = failed.values()
+    assert cell.state == "failed"
+    assert cell.reason is not None
+    assert cell.reason.startswith(says)
+    # The study went on: the other cost of the same candidate is there.
+    other = {"memory": "time", "time": "memory"}[phase]
+    assert cells[SMALL, "every-block", other].state == "done"  # type: ignore[index]
+    assert (store.study(study).status, store.study(study).verdict) == ("incomplete", "undecided")
+    candidate = result.judged[0].candidate
+    assert isinstance(candidate, Proven)
+    assert says in (candidate.failure or "")
+    assert not [pid for pid in workers if alive(pid)]
+
+
+def test_a_worker_that_dies_before_parity_leaves_no_figure(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_child", saboteurs.killed_in_parity)
+    study, result = run(store, tiny(plans=["every-block"]))
+    assert {cell.phase for cell in store.cells(study)} == {
+        "reference",
+        "noise",
+        "legality",
+        "canary",
+        "parity",
+    }
+    candidate = result.judged[0].candidate
+    assert isinstance(candidate, Refused)
+    assert candidate.stopped_by == "failure"
+    assert_no_figure(store, study)
+
+
+@pytest.mark.parametrize(
+    ("saboteur", "says"),
+    [
+        (saboteurs.leaves_in_canary, "the worker ended with exit code 3 and no result"),
+        (saboteurs.dies_at_once, "the worker ended with exit code 7 and no result"),
+        (saboteurs.babbles, "the worker said something unreadable"),
+    ],
+    ids=["leaves", "dies at once", "babbles"],
+)
+def test_a_worker_that_makes_no_sense(
+    store: Store, workers: list[int], monkeypatch: pytest.MonkeyPatch, saboteur: Any, says: str
+) -> None:
+    monkeypatch.setattr(engine, "_child", saboteur)
+    study, _ = run(store, tiny(plans=["every-block"]))
+    reasons = [cell.reason for cell in store.cells(study) if cell.state == "failed"]
+    assert len(reasons) == 1
+    assert (reasons[0] or "").startswith(says)
+    assert store.study(study).status == "incomplete"
+    assert not [pid for pid in workers if alive(pid)]
+
+
+def test_a_worker_that_hangs_is_stopped(
+    store: Store, workers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_child", saboteurs.stops_in_time)
+    study, _ = run(store, tiny(plans=["every-block"], silence_s=3))
+    cell = cells_of(store, study)[SMALL, "every-block", "time"]
+    assert (cell.state, cell.reason) == (
+        "failed",
+        "the worker said nothing for 3 s and was stopped",
+    )
+    assert cell.seconds is not None
+    assert cell.seconds >= 2.9
+    assert store.study(study).status == "incomplete"
+    assert not [pid for pid in workers if alive(pid)]
+
+
+def test_an_incomplete_study_is_completed_by_driving_it_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as sabotage:
+        sabotage.setattr(engine, "_child", saboteurs.killed_in_memory)
+        study, _ = run(store, tiny(plans=["every-block"]))
+    before = done(store, study)
+    drive(store, study)
+    after = done(store, study)
+    assert {key: after[key] for key in before} == before
+    assert set(after) - set(before) == {(SMALL, "every-block", "memory")}
+    assert (store.study(study).status, store.study(study).verdict) == ("done", "adopt")
+
+
+# --- cancelling -----------------------------------------------------------------------------------
+
+
+def test_cancelled_it_ends_at_once_and_can_be_resumed(
+    store: Store, workers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, asked = store.create(tiny(plans=["every-block"])), []
+
+    def listener(kind: str, key: CellKey | None, data: dict[str, Any]) -> None:
+        if kind == "start" and key is not None and key[2] == "canary" and not asked:
+            asked.append(time.monotonic())
+            store.ask_cancel(study)
+
+    with monkeypatch.context() as sabotage:
+        sabotage.setattr(engine, "_child", saboteurs.sleeps_in_canary)
+        with pytest.raises(Cancelled, match=f"study {study} was cancelled; 'resume {study}' goes on"):
+            drive(store, study, listener=listener)
+    assert time.monotonic() - asked[0] < 5
+    assert not [pid for pid in workers if alive(pid)]
+    assert (store.study(study).status, store.study(study).verdict) == ("cancelled", None)
+    assert not machine_lock().is_held()
+    assert not store.driver_lock(study).is_held()
+    before = done(store, study)
+    assert {key[2] for key in before} == {"reference", "noise", "legality"}
+    drive(store, study)
+    assert store.study(study).status == "done"
+    assert {key: done(store, study)[key] for key in before} == before
+
+
+def test_control_c_cancels(store: Store, workers: list[int]) -> None:
+    study = store.create(tiny(plans=["every-block"]))
+
+    def listener(kind: str, key: CellKey | None, data: dict[str, Any]) -> None:
+        if kind == "done":
+            raise KeyboardInterrupt
+
+    with pytest.raises(Cancelled):
+        drive(store, study, listener=listener)
+    assert store.study(study).status == "cancelled"
+    assert [key[2] for key in done(store, study)] == ["reference"]
+    assert not [pid for pid in workers if alive(pid)]
+
+
+def test_cancelled_before_its_driver_got_so_far(store: Store, workers: list[int]) -> None:
+    """Between the click that launches and a driver that listens lie seconds."""
+    study = store.create(tiny(plans=["every-block"]))
+    store.ask_cancel(study)
+    with pytest.raises(Cancelled):
+        drive(store, study)
+    assert store.study(study).status == "cancelled"
+    assert workers == []
+    drive(store, study)  # asked for again, it runs
+    assert store.study(study).status == "done"
+
+
+# --- several drivers ------------------------------------------------------------------------------
+
+
+def test_two_drivers_on_one_study(store: Store) -> None:
+    study = store.create(tiny())
+    lock = store.driver_lock(study)
+    assert lock.acquire()
+    for start in (lambda: drive(store, study), lambda: launch.resume(store, study)):
+        with pytest.raises(InputError, match=f"study {study} is being driven by another process") as e:
+            start()
+        assert "\n" not in str(e.value)
+    assert store.cells(study) == []
+    assert lock.is_held()
+    lock.release()
+
+
+def test_a_finished_study_is_not_resumed(store: Store) -> None:
+    study = store.create(tiny())
+    store.conclude(study, "done", "adopt", "Adopt it.")
+    with pytest.raises(InputError, match=f"study {study} is done; there is nothing to resume"):
+        launch.resume(store, study)
+    with pytest.raises(InputError, match="no study 'nobody'"):
+        launch.resume(store, "nobody")
+
+
+def test_what_cannot_be_admitted_is_not_created(store: Store) -> None:
+    with pytest.raises(InputError, match=r"plans\[1\]: plan 'blocks:7'"):
+        launch.launch(store, tiny(plans=["every-block", "blocks:7"]))
+    with pytest.raises(InputError, match=r"shapes\[0\] .* this machine has"):
+        launch.launch(store, tiny(workload={"seq_len": 2**31 - 1, "batch": 2**31 - 1}))
+    assert store.studies() == []
+
+
+def test_the_second_of_two_studies_waits_for_the_first(store: Store) -> None:
+    """The first in a driver of its own, as the page starts it; the second in this process."""
+    first = launch.launch(store, tiny(plans=["every-block"]))
+    second = store.create(tiny(plans=["every-block"]))
+    heard: list[tuple[str, dict[str, Any]]] = []
+    seen: list[tuple[str, str]] = []
+
+    def listener(kind: str, key: CellKey | None, data: dict[str, Any]) -> None:
+        heard.append((kind, data))
+        if kind == "queued" and not seen:
+            seen.append((store.study(first).status, store.study(second).status))
+
+    drive(store, second, listener=listener)
+    assert heard[0] == ("queued", {"ahead": 1})
+    assert seen[0][0] in ("queued", "running")
+    assert seen[0][1] == "queued"
+    for study in (first, second):
+        assert store.study(study).status == "done", log_of(store, first)
+        assert store.study(study).verdict == "adopt"
+
+    def moments(study: str) -> list[float]:
+        return [event.at for event in store.events(study) if event.phase is not None]
+
+    assert max(moments(first)) < min(moments(second))
+    assert eventually(lambda: not drivers_of(first), 10)
+
+
+# --- kill -9 --------------------------------------------------------------------------------------
+
+
+def test_a_killed_driver_loses_no_finished_cell(store: Store) -> None:
+    spec = tiny(shapes=[{"seq_len": 16}, {"seq_len": 32}], plans=["every-block"])
+    study = launch.launch(store, spec)
+    assert store.study(study).status in ("queued", "running")
+    assert eventually(lambda: len(done(store, study)) >= 4), log_of(store, study)
+    (driver,) = drivers_of(study)
+    family = [process.pid for process in driver.children(recursive=True)]
+    assert family
+    before = done(store, study)
+    end(driver)
+
+    assert eventually(lambda: not [pid for pid in family if alive(pid)], 20)
+    assert store.study(study).status == "interrupted"
+    assert not machine_lock().is_held()
+    kept = done(store, study)
+    assert {key: kept[key] for key in before} == before
+    assert len(kept) < 16
+
+    launch.resume(store, study)
+    assert store.study(study).status in ("queued", "running")
+    assert eventually(lambda: store.study(study).ended), log_of(store, study)
+    assert (store.study(study).status, store.study(study).verdict) == ("done", "adopt")
+    after = done(store, study)
+    assert {key: after[key] for key in kept} == kept  # started_at and seconds included
+    assert len(after) == len(store.cells(study)) == 16
+    assert eventually(lambda: not drivers_of(study), 10)
+
+
+DRIVE = """
+import sys
+from recompute_core.studies import driver, engine, store
+from tests.core import saboteurs
+engine._child = saboteurs.sleeps_in_canary
+driver.drive(store.Store(), sys.argv[1])
+"""
+
+
+def test_a_killed_drivers_worker_ends_in_the_middle_of_its_work(store: Store) -> None:
+    """It would sleep for ten minutes more."""
+    study = store.create(tiny(plans=["every-block"]))
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVE, study],
+        cwd=ROOT,
+        env=os.environ | {"RECOMPUTE_HOME": str(store.home)},
+    ) as driver:
+        canary = (SMALL, "every-block", "canary")
+        assert eventually(lambda: canary in cells_of(store, study))
+        family = [one.pid for one in psutil.Process(driver.pid).children(recursive=True)]
+        driver.kill()
+    assert len(family) >= 2  # the fork server and the worker
+    assert eventually(lambda: not [pid for pid in family if alive(pid)], 10)
+    assert cells_of(store, study)[canary].state == "running"  # type: ignore[index]
+    assert store.study(study).status == "interrupted"
+    assert not machine_lock().is_held()
+
+
+# --- nothing without parity -----------------------------------------------------------------------
+
+FIGURES = (b"peak_samples", b"peak_bytes", b"saved_bytes", b"plain_s", b"ratio_median")
+
+
+def assert_no_figure(store: Store, study: str) -> None:
+    """Neither in the cells and events nor anywhere in the store's own files."""
+    assert not [cell for cell in store.cells(study) if cell.phase in ("memory", "time")]
+    assert not [event for event in store.events(study) if event.kind == "pair"]
+    files = [file for file in store.home.iterdir() if file.is_file()]
+    assert store.path in files
+    content = b"".join(file.read_bytes() for file in files)
+    assert b"reference" in content
+    assert not [name for name in FIGURES if name in content]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A user's own folder of eight small photos."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    draws = np.random.default_rng(0)
+    labels = ["ok", "blurry", "faint", "glare", "cutoff", "torn", "torn", "ok"]
+    lines = ["image_path,receipt_id,label,split"]
+    for index, label in enumerate(labels):
+        pixels = draws.integers(0, 256, (32, 32), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+        split = "validation" if index >= 6 else "train"
+        lines.append(f"{index}.png,r{index},{label},{split}")
+    (folder / "manifest.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def on(photos: Path, **settings: Any) -> dict[str, Any]:
+    sizes = {"blocks": 2, "width": 24, "heads": 2, "height": 32, "image_width": 32, "batch": 4}
+    return {"name": "receipts", "images": str(photos), "dropout": 0.5} | sizes | settings
+
+
+def test_dropout_without_its_random_state_fails_parity(store: Store, photos: Path) -> None:
+    spec = tiny(workload=on(photos), plans=["every-block"], checkpoint={"rng": "ignore"})
+    study, result = run(store, spec)
+    candidate = result.judged[0].candidate
+    assert isinstance(candidate, Refused)
+    assert candidate.stopped_by == "parity", candidate
+    assert candidate.parity is not None
+    names = {f"{gap.part} {gap.name}" for gap in candidate.parity.failed}
+    assert "rng torch" in names
+    assert any(name.startswith("grad blocks.0.") for name in names)
+    assert (result.verdict, store.study(study).status) == ("keep_original", "done")
+    assert_no_figure(store, study)
+
+
+def test_batch_norm_in_the_blocks_is_refused_by_name(store: Store, photos: Path) -> None:
+    study, result = run(store, tiny(workload=on(photos, norm="batch"), plans=["every-block"]))
+    candidate = result.judged[0].candidate
+    assert isinstance(candidate, Refused)
+    assert candidate.stopped_by == "legality"
+    assert "blocks.0" in candidate.reasons[0]
+    assert (result.verdict, store.study(study).status) == ("keep_original", "done")
+    assert "blocks.0" in result.sentence
+    assert_no_figure(store, study)
+
+
+def test_dropout_with_its_random_state_passes(store: Store, photos: Path) -> None:
+    spec = tiny(workload=on(photos), plans=["every-block"])
+    _, result = run(store, spec)
+    candidate = result.judged[0].candidate
+    assert isinstance(candidate, Measured)
+    assert candidate.parity.bitwise
+    assert {one.conditions[0].code for one in candidate.legality} == {"rng_preserved"}
+
+
+def test_a_missed_canary_stops_the_study(store: Store) -> None:
+    loose = {"gradient_gap": 1e9, "relative_gap": 0.99, "peak_ratio": 1, "update_ratio": 100}
+    study, result = run(store, tiny(thresholds=loose))
+    assert (result.verdict, store.study(study).status) == ("undecided", "incomplete")
+    assert {cell.plan for cell in store.cells(study)} == {"none", "every-block"}
+    assert_no_figure(store, study)
+
+
+def test_a_driver_does_not_load_torch() -> None:
+    code = (
+        "import sys; from recompute_core.studies import driver, launch, assemble, forecast;"
+        "print('torch' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (answer.stdout.strip(), answer.stderr) == ("False", "")

@@ -1,0 +1,58 @@
+"""A store of its own for each test, and the app run from its main script."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+from recompute_core.errors import StoreError
+from recompute_core.studies.store import Store
+
+FRAME = Path(__file__).parents[2] / "pages" / "_frame.py"
+OpenPage = Callable[..., AppTest]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """An empty store that the pages find through RECOMPUTE_HOME."""
+    monkeypatch.setenv("RECOMPUTE_HOME", str(tmp_path))
+    opened = Store(tmp_path)
+    yield opened
+    opened.close()
+    from pages._parts.data import get_store
+
+    with contextlib.suppress(StoreError):
+        get_store().close()
+    st.cache_resource.clear()
+    st.cache_data.clear()
+
+
+@pytest.fixture
+def open_page(store: Store) -> OpenPage:
+    """Opens a page, optionally with parameters in its address; fails on any exception."""
+
+    def open_(page: str = "home", **params: str) -> AppTest:
+        app = AppTest.from_file(str(FRAME), default_timeout=30)
+        app.query_params.update(params)
+        app.run()
+        if page != "home":
+            app.switch_page(f"{page}.py").run()
+        assert not app.exception, [e.value for e in app.exception]
+        return app
+
+    return open_
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Studies that a page started; none of them gets a driver."""
+    started: list[str] = []
+
+    def resume(store: Store, study: str) -> None:
+        started.append(study)
+
+    monkeypatch.setattr("recompute_core.studies.launch.resume", resume)
+    return started

@@ -1,0 +1,22 @@
+"""What a page says, as text."""
+
+import html
+import re
+
+from streamlit.testing.v1 import AppTest
+
+
+def text(app: AppTest) -> str:
+    """Everything in words: markup without its tags, captions, messages, labels."""
+    parts: list[str] = []
+    for kind in ("html", "markdown", "caption", "title", "subheader", "error", "info", "warning"):
+        for element in app.get(kind):
+            body = getattr(element, "value", None) or getattr(element.proto, "body", "")
+            parts.append(re.sub(r"<[^>]+>", " ", str(body)))
+    parts += [button.label for button in app.button]
+    return html.unescape(" ".join(" ".join(parts).split()))
+
+
+def figures(app: AppTest) -> list[str]:
+    """The Plotly figures of a page, as JSON."""
+    return [str(element.proto.spec) for element in app.get("plotly_chart")]

@@ -1,0 +1,265 @@
+"""Stores filled with made-up studies through the Store's own interface: fast, and in every state.
+
+The figures are invented; the records are the real ones, so a page sees what a study would give it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recompute_core.plans.names import block_numbers
+from recompute_core.results import (
+    BlockLegality,
+    Canary,
+    Gap,
+    Legality,
+    Memory,
+    Noise,
+    Pair,
+    ParityFailed,
+    ParityPassed,
+    Reason,
+    Record,
+    Reference,
+    Timing,
+)
+from recompute_core.spec import StudySpec, parse_spec, shape_key
+from recompute_core.studies.assemble import assemble
+from recompute_core.studies.flow import PLAIN
+from recompute_core.studies.store import Phase, Store
+
+ENVIRONMENT = {
+    "device": "cpu",
+    "device_name": "Test processor",
+    "threads": 2,
+    "torch": "2.13.0+cpu",
+    "python": "3.11.7",
+}
+EQUAL = tuple(
+    Gap(part="grad", name=f"blocks.{i}.attn.weight", absolute=0.0, relative=0.0) for i in range(120)
+)
+
+
+def spec_of(**changes: Any) -> StudySpec:
+    """Two shapes and two plans of a small gpt."""
+    return parse_spec(
+        {
+            "workload": {"name": "gpt", "batch": 4},
+            "shapes": [{"seq_len": 128}, {"seq_len": 256}],
+            "plans": ["every-block", "every-2nd-block"],
+            **changes,
+        }
+    )
+
+
+class Filled:
+    """A study in a store, filled phase by phase."""
+
+    def __init__(self, store: Store, spec: StudySpec) -> None:
+        self.store, self.spec = store, spec
+        self.id = store.create(spec)
+        self.names = tuple(f"blocks.{i}" for i in range(spec.workload.blocks))
+        store.set_environment(self.id, ENVIRONMENT)
+        store.set_status(self.id, "running")
+
+    def _keep(self, shape: str, plan: str, phase: Phase, record: Record) -> None:
+        self.store.begin_cell(self.id, shape, plan, phase)
+        payload = record.model_dump(mode="json", by_alias=True)
+        self.store.finish_cell(self.id, shape, plan, phase, payload)
+
+    def prepare(self, shape: str, illegal: Sequence[str] = ()) -> None:
+        """Reference, noise and legality of plain."""
+        calls = dict.fromkeys(self.names, 1)
+        self._keep(
+            shape,
+            PLAIN,
+            "reference",
+            Reference(
+                loss=4.2,
+                tensors=120,
+                digest="sha256:" + "a" * 64,
+                batch_digest="sha256:" + "b" * 64,
+                data_digest=None,
+                parameters=4_700_000,
+                block_calls=calls,
+                flops=30_000_000_000,
+                envelope_flops=28_000_000_000,
+                blocks=self.names,
+            ),
+        )
+        self._keep(shape, PLAIN, "noise", Noise(gaps=EQUAL))
+        self._keep(
+            shape,
+            PLAIN,
+            "legality",
+            Legality(
+                blocks=tuple(
+                    BlockLegality(
+                        block=name,
+                        verdict="illegal" if name in illegal else "legal",
+                        reasons=(
+                            Reason(
+                                code="running-statistics",
+                                block=name,
+                                sentence=f"{name}.norm keeps running statistics",
+                            ),
+                        )
+                        if name in illegal
+                        else (),
+                    )
+                    for name in self.names
+                )
+            ),
+        )
+
+    def prove(self, shape: str, plan: str, passes: bool = True) -> None:
+        """Canary and parity of a candidate."""
+        canary = Canary(
+            caught=True,
+            block="blocks.0",
+            break_="every second feature is 1 % too large",
+            largest_relative_gap=0.026,
+        )
+        self._keep(shape, plan, "canary", canary)
+        common = {
+            "noise_floor": 0.0,
+            "block_calls": dict.fromkeys(self.names, 2),
+            "flops": 40_000_000_000,
+        }
+        if passes:
+            self._keep(shape, plan, "parity", ParityPassed(gaps=EQUAL, **common))
+            return
+        off = Gap(part="grad", name="blocks.3.attn.weight", absolute=28.5, relative=0.7)
+        failed = ParityFailed(gaps=(off, *EQUAL), failed=(off,), **common)
+        self._keep(shape, plan, "parity", failed)
+
+    def weigh(self, shape: str, plan: str, peak_ratio: float = 0.6) -> None:
+        """Memory of a plan; plain's ratio is 1."""
+        state, above = 76_000_000, 200_000_000
+        peak = int((state + above) * peak_ratio) - state
+        self._keep(
+            shape,
+            plan,
+            "memory",
+            Memory(
+                source="test",
+                saved_bytes=int(130_000_000 * peak_ratio),
+                naive_saved_bytes=int(150_000_000 * peak_ratio),
+                state_bytes=state,
+                peak_samples=(peak, peak, peak),
+                not_measured={"peak_reserved_bytes": "no caching allocator on the CPU"},
+            ),
+        )
+
+    def clock(self, shape: str, plan: str, ratios: Sequence[float]) -> None:
+        """Time of a candidate, pair by pair."""
+        self.store.begin_cell(self.id, shape, plan, "time")
+        pairs = tuple(Pair(plain_s=0.2, candidate_s=0.2 * ratio) for ratio in ratios)
+        for pair in pairs:
+            self.store.add_event(
+                self.id,
+                "pair",
+                (shape, plan, "time"),
+                plain_s=pair.plain_s,
+                candidate_s=pair.candidate_s,
+            )
+        timing = Timing(samples=pairs, stopped="narrow enough")
+        self.store.finish_cell(self.id, shape, plan, "time", timing.model_dump(mode="json"))
+
+    def conclude(self, status: str = "done") -> str:
+        """Write the verdict as the driver does; returns the id."""
+        result = assemble(self.store.study(self.id), self.store.cells(self.id))
+        self.store.conclude(self.id, status, result.verdict, result.sentence)  # type: ignore[arg-type]
+        return self.id
+
+    @property
+    def shapes(self) -> list[str]:
+        return [shape_key(self.spec.at(shape)) for shape in self.spec.shapes]
+
+
+NARROW = (1.20, 1.21, 1.19, 1.20, 1.22, 1.20, 1.21)
+WIDE = (1.20, 1.55, 1.19, 1.50, 1.22, 1.52, 1.36)
+
+
+def filled(
+    store: Store,
+    spec: StudySpec | None = None,
+    ratios: Sequence[float] = NARROW,
+    peak_ratio: float = 0.6,
+) -> str:
+    """A study that is done, with every candidate measured."""
+    study = Filled(store, spec or spec_of())
+    for shape in study.shapes:
+        study.prepare(shape)
+        for plan in study.spec.plans:
+            study.prove(shape, plan)
+        study.weigh(shape, PLAIN, 1.0)
+        for index, plan in enumerate(study.spec.plans):
+            blocks = len(block_numbers(plan, study.spec.workload.blocks))
+            share = blocks / study.spec.workload.blocks
+            study.weigh(shape, plan, 1 - (1 - peak_ratio) * share)
+            study.clock(shape, plan, [1 + (ratio - 1) * share + index * 1e-4 for ratio in ratios])
+    return study.conclude()
+
+
+def refused_by_parity(store: Store) -> str:
+    """Every candidate fails parity; nothing was measured."""
+    study = Filled(store, spec_of(checkpoint={"rng": "ignore"}))
+    for shape in study.shapes:
+        study.prepare(shape)
+        for plan in study.spec.plans:
+            study.prove(shape, plan, passes=False)
+    return study.conclude()
+
+
+def refused_by_legality(store: Store) -> str:
+    """BatchNorm in the blocks; nothing was measured."""
+    study = Filled(store, spec_of())
+    for shape in study.shapes:
+        study.prepare(shape, illegal=study.names)
+    return study.conclude()
+
+
+def failed(store: Store) -> str:
+    """One candidate's time could not be measured."""
+    study = Filled(store, spec_of(shapes=[{"seq_len": 128}]))
+    shape = study.shapes[0]
+    study.prepare(shape)
+    for plan in study.spec.plans:
+        study.prove(shape, plan)
+    study.weigh(shape, PLAIN, 1.0)
+    for plan in study.spec.plans:
+        study.weigh(shape, plan)
+    study.clock(shape, "every-block", NARROW)
+    store.begin_cell(study.id, shape, "every-2nd-block", "time")
+    store.fail_cell(study.id, shape, "every-2nd-block", "time", "the worker was killed (signal 9)")
+    return study.conclude("incomplete")
+
+
+def running(store: Store) -> Filled:
+    """A study in the middle of timing; whoever calls it holds its driver lock."""
+    study = Filled(store, spec_of(shapes=[{"seq_len": 128}]))
+    shape = study.shapes[0]
+    study.prepare(shape)
+    for plan in study.spec.plans:
+        study.prove(shape, plan)
+    study.weigh(shape, PLAIN, 1.0)
+    for plan in study.spec.plans:
+        study.weigh(shape, plan)
+    study.clock(shape, "every-block", NARROW)
+    store.begin_cell(study.id, shape, "every-2nd-block", "time")
+    for ratio in NARROW[:4]:
+        store.add_event(
+            study.id,
+            "pair",
+            (shape, "every-2nd-block", "time"),
+            plain_s=0.2,
+            candidate_s=0.2 * ratio,
+        )
+    return study
+
+
+def many(store: Store, candidates: int = 200) -> str:
+    """A study of so many candidates: 20 shapes, and as many plans as it takes."""
+    plans = [f"blocks:{i},{j}" for i in range(6) for j in range(i + 1, 6)][: candidates // 20]
+    shapes = [{"seq_len": 64 * n} for n in range(1, 21)]
+    return filled(store, spec_of(shapes=shapes, plans=plans))

@@ -1,0 +1,128 @@
+"""The pure functions the pages are laid out from."""
+
+import json
+
+import pytest
+
+from pages._parts import charts, labels, markup, progress, tables, words
+from pages._parts.palette import DARK, LIGHT
+from pages._parts.picture import picture, points
+from pages._parts.whatif import rejudge
+from recompute_core.spec import Thresholds
+from recompute_core.studies.assemble import assemble
+from recompute_core.studies.store import Store
+
+from . import studies
+
+
+def _result(store: Store, study: str, limits: Thresholds | None = None):
+    return assemble(store.study(study), store.cells(study), limits)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [studies.filled, studies.refused_by_parity, studies.refused_by_legality, studies.failed],
+)
+@pytest.mark.parametrize(
+    "changed",
+    [{"peak_ratio": 0.4}, {"update_ratio": 1.05}, {"relative_gap": 1e-9, "gradient_gap": 50.0}, {}],
+)
+def test_a_what_if_says_what_the_core_says(store: Store, make, changed: dict) -> None:
+    study = make(store)
+    limits = Thresholds().model_copy(update=changed)
+    assert rejudge(_result(store, study), limits) == _result(store, study, limits)
+
+
+def test_a_point_lies_at_its_ratios(store: Store) -> None:
+    found = points(_result(store, studies.filled(store, peak_ratio=0.5)).judged)
+    whole = next(p for p in found if p.plan == "every-block" and p.shape_key == "T=128 B=4")
+    assert whole.peak == pytest.approx(0.5)
+    assert whole.update == pytest.approx(1.20)
+    assert whole.outcome == "pass"
+    assert whole.plain_bytes == 276_000_000
+
+
+def test_a_dominated_point_is_not_on_the_pareto_line(store: Store) -> None:
+    spec = studies.spec_of(shapes=[{"seq_len": 128}], plans=["blocks:0,1", "blocks:1,2"])
+    found = points(_result(store, studies.filled(store, spec)).judged)
+    assert [p.best for p in found] == [True, False]  # the same peak, and slower
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK])
+def test_the_picture_holds_measured_candidates_only(store: Store, colours) -> None:
+    result = _result(store, studies.failed(store))
+    text = picture(points(result.judged), result.thresholds, colours).to_json()
+    assert "every-block T=128" in text
+    assert "every-2nd-block" not in text
+
+
+def test_names_beside_points_cover_nothing() -> None:
+    crowd = [labels.Named(1.1 + 0.01 * (n % 3), 0.6 + 0.004 * n, f"blocks:{n}") for n in range(30)]
+    placed = labels.place(crowd, (0.95, 1.5), (0.4, 1.04), (1.35, 0.82))
+    assert any(placed)
+    assert None in placed  # no room for all: those are left to the hover
+
+
+def test_the_selective_curve_starts_at_plain(store: Store) -> None:
+    plans = ["blocks:0", "blocks:0,1", "every-block", "blocks:2"]
+    spec = studies.spec_of(shapes=[{"seq_len": 128}], plans=plans)
+    stops = charts.selective(_result(store, studies.filled(store, spec)), "T=128 B=4")
+    assert [stop.blocks for stop in stops] == [0, 1, 2, 6]
+    assert stops[0].ratio == 1
+    assert stops[0].saved_mb == pytest.approx(130)
+    assert stops[-1].ratio == pytest.approx(1.2, abs=1e-3)
+
+
+def test_every_chart_draws_in_both_themes(store: Store) -> None:
+    result = _result(store, studies.filled(store))
+    for colours in (LIGHT, DARK):
+        for read in (charts.saved_mb, charts.peak_mb, charts.step_ms):
+            assert len(charts.over_shapes(result, "MB", read, colours).data) == 3
+        assert len(charts.ratio_over_shapes(result, colours).data) == 2
+        json.loads(charts.pairs_chart([(0.2, 0.25)] * 9, 1.35, colours).to_json())
+
+
+def test_a_running_study_is_counted_and_timed(store: Store) -> None:
+    study = studies.running(store)
+    cells, events = store.cells(study.id), store.events(study.id)
+    result = assemble(store.study(study.id), cells)
+    board = progress.grid(result, cells, live=True)
+    assert progress.settled(board) == (11, 12)
+    assert [step.name for step in progress.steps(result, board) if step.state == "running"] == ["time"]
+    assert 0 < progress.seconds_left(study.spec, board, cells, 30) < 30
+    shape, plan, pairs = progress.present_pairs(events)
+    assert (shape, plan, len(pairs)) == ("T=128 B=4", "every-2nd-block", 4)
+
+
+def test_no_reason_can_carry_markup() -> None:
+    assert "<script>" not in markup.lines("Not measured", ["<script>alert(1)</script>"])
+    assert "<script>" not in markup.verdict_line("adopt", "<script>")
+    assert "<b>" not in markup.facts([("<b>", "<b>")])
+
+
+def test_the_history_marks_what_is_not_complete(store: Store) -> None:
+    studies.failed(store)
+    studies.running(store)
+    shown = tables.studies_table(store.studies())
+    assert shown["Verdict"].tolist() == ["○ interrupted", "● adopt, incomplete"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.0, "0"), (1e-4, "1e-4"), (2.55e-5, "2.5e-5"), (None, "–")]
+)
+def test_gaps_are_short(value: float | None, said: str) -> None:
+    assert words.figure(value) == said
+
+
+def test_shapes_and_plans_are_short() -> None:
+    assert words.shape_labels(["T=128 B=4", "T=256 B=4"]) == {
+        "T=128 B=4": "T=128",
+        "T=256 B=4": "T=256",
+    }
+    assert words.plan_label("blocks:0,1,2,3") == "blocks:0–3"
+    assert words.plan_label("blocks:0,2") == "blocks:0,2"
+    assert words.plan_label("none") == "plain"
+
+
+def test_what_a_user_wrote_is_shown_as_it_is() -> None:
+    assert words.literal("![x](http://a)") == "\\!\\[x\\](http://a)"

@@ -1,0 +1,115 @@
+"""Set up: from choices to a launched study, and bad values in one line with nothing lost."""
+
+import pytest
+
+from recompute_core.studies.store import Store
+
+from .conftest import OpenPage
+from .reading import text
+
+
+def _launch(app):
+    return next(b for b in app.button if b.label == "Declare thresholds and launch")
+
+
+def test_the_strip_says_cells_minutes_and_memory(open_page: OpenPage) -> None:
+    said = text(open_page("setup"))
+    assert "Cells 24" in said
+    assert "Duration, estimated about" in said
+    assert "Memory, estimated about" in said
+
+
+def test_launching_declares_what_was_chosen(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    app = open_page("setup")
+    app.multiselect(key="by_hand").set_value(["0", "2"]).run()
+    app.number_input(key="max_update").set_value(1.5).run()
+    app.multiselect(key="gpt_lengths").set_value(["64"]).run()
+    _launch(app).click().run()
+    assert not app.exception
+    spec = store.study(launched[0]).spec
+    assert spec.plans == ("every-block", "every-2nd-block", "blocks:0,2")
+    assert spec.shapes == ({"seq_len": 64, "batch": 4},)
+    assert spec.thresholds.update_ratio == 1.5
+    assert app.query_params["study"] == launched[0]
+
+
+def test_the_selective_curve_adds_each_number_of_blocks_once(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    app = open_page("setup")
+    app.toggle(key="curve").set_value(True).run()
+    _launch(app).click().run()
+    plans = store.study(launched[0]).spec.plans
+    assert plans[:3] == ("every-block", "every-2nd-block", "blocks:0")
+    assert "blocks:0,1,2,3,4" in plans
+    assert "blocks:0,1,2,3,4,5" not in plans  # every-block is that already
+
+
+def test_receipts_have_photo_shapes_norm_and_dropout(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    app = open_page("setup")
+    app.button_group(key="workload").set_value("receipts").run()
+    assert not app.exception
+    app.selectbox(key="norm").set_value("batch").run()
+    app.number_input(key="dropout").set_value(0.2).run()
+    app.multiselect(key="receipts_lengths").set_value(["96x64"]).run()
+    _launch(app).click().run()
+    workload = store.study(launched[0]).spec.workload
+    assert (workload.name, workload.norm, workload.dropout) == ("receipts", "batch", 0.2)
+    assert store.study(launched[0]).spec.shapes[0]["height"] == 96
+
+
+def _set(app, key: str, value) -> None:
+    if key in ("gpt_lengths", "gpt_batches"):
+        # Own values are typed in the browser; the address carries them the same way.
+        app.session_state[key] = value
+    else:
+        app.number_input(key=key).set_value(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("gpt_lengths", ["0"], "Sequence lengths: '0' is not a whole number from 1 up"),
+        ("gpt_lengths", ["abc"], "Sequence lengths: 'abc' is not a whole number from 1 up"),
+        ("gpt_lengths", [], "Sequence lengths: choose at least one"),
+        ("gpt_batches", ["-4"], "Batch sizes: '-4' is not a whole number from 1 up"),
+        ("max_peak", -0.5, "thresholds.peak_ratio"),
+        ("max_update", 0.5, "thresholds.update_ratio"),
+        ("gpt_width", 250, "width 250 must be a multiple of 16"),
+    ],
+)
+def test_a_bad_value_is_one_line_and_nothing_is_lost(
+    open_page: OpenPage, key: str, value, said: str
+) -> None:
+    app = open_page("setup")
+    app.multiselect(key="by_hand").set_value(["1"]).run()
+    _set(app, key, value)
+    app.run()
+    assert not app.exception
+    assert [error for error in app.error if said in error.value], [e.value for e in app.error]
+    assert len(app.error) == 1
+    assert not [b for b in app.button if b.label == "Declare thresholds and launch"]
+    assert app.multiselect(key="by_hand").value == ["1"]
+    assert app.session_state[key] == value
+
+
+def test_no_plan_at_all_is_one_line(open_page: OpenPage) -> None:
+    app = open_page("setup")
+    app.button_group(key="plans").set_value([]).run()
+    assert [error.value for error in app.error] == [
+        "Plans: choose at least one plan, blocks by hand, or the selective curve"
+    ]
+
+
+def test_a_shape_beyond_memory_is_refused_when_launched(open_page: OpenPage, store: Store) -> None:
+    app = open_page("setup")
+    _set(app, "gpt_lengths", ["90000000"])
+    app.run()
+    _launch(app).click().run()
+    assert not app.exception
+    assert "plain needs about" in app.error[0].value
+    assert store.studies() == []
