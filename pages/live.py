@@ -18,15 +18,22 @@ _QUIET = {"displayModeBar": False}
 
 
 def main() -> None:
-    """The title once; everything that moves is in a fragment."""
+    """One fragment that redraws itself while the study runs.
+
+    It is the page's first element on purpose: a redraw that crosses with a change of page then finds
+    its place also where the page has just been emptied (Streamlit 1.67 fails for a later one, with
+    "Bad delta path index").
+    """
     found = chrome.current(live_first=True)
-    chrome.title(
-        "Live", "What is happening, and what is known already?", found.row.id if found else None
-    )
     if found is None:
+        _title(None)
         chrome.nothing_yet()
         return
     st.fragment(_watch, run_every=None if found.row.ended else 1.0)(found.row.id, found.row.ended)
+
+
+def _title(study: str | None) -> None:
+    chrome.title("Live", "What is happening, and what is known already?", study)
 
 
 @chrome.plainly
@@ -34,6 +41,7 @@ def _watch(study: str, was_ended: bool) -> None:
     found = snapshot(get_store(), study)
     if found.row.ended != was_ended:
         st.rerun()
+    _title(study)
     live = not found.row.ended
     board = progress.grid(found.result, found.cells, live)
     _head(found, board)

@@ -54,10 +54,11 @@ def study(
     from .studies.store import Store
 
     spec = asked(preset_name, file, settings, sweeps)
-    _check_writable(json_file)
     store = Store()
     admit(spec, store.home)
-    _drive(store, store.create(spec), json_file)
+    _check_writable(json_file)
+    study_id = store.create(spec)
+    _drive(store, study_id, store.driver_lock(study_id), json_file)
 
 
 @cli.command(epilog="Example: python -m recompute_core resume 20261129-163455-3f9c")
@@ -72,19 +73,26 @@ def resume(study_id: str, json_file: str | None) -> None:
     row = store.study(study_id)
     if row.status == "done":
         raise InputError(f"study {study_id} is done; there is nothing to resume")
+    lock = store.driver_lock(study_id)
+    if not lock.acquire(patience_s=1.0):
+        raise InputError(f"study {study_id} is being driven by another process; wait or cancel it")
     store.ask_cancel(study_id, False)
-    _drive(store, study_id, json_file)
+    _drive(store, study_id, lock, json_file)
 
 
-def _drive(store: Any, study_id: str, json_file: str | None) -> None:
+def _drive(store: Any, study_id: str, lock: Any, json_file: str | None) -> None:
     from .studies.assemble import assemble
     from .studies.driver import drive
     from .terminal import bytes_and_time, progress, reasons, study_table
 
     done = sum(cell.state == "done" for cell in store.cells(study_id))
     click.echo(f"Study {study_id} in {store.home}", err=True)
-    with progress(store.study(study_id).spec, done) as listener:
-        drive(store, study_id, listener=listener)
+    try:
+        with progress(store.study(study_id).spec, done) as listener:
+            drive(store, study_id, lock, listener)
+    except Cancelled:
+        _write_json(json_file, assemble(store.study(study_id), store.cells(study_id)).document())
+        raise
     row = store.study(study_id)
     result = assemble(row, store.cells(study_id))
     if json_file != "-":
@@ -190,10 +198,11 @@ def legality(workload: str, block: str | None, settings: tuple[str, ...], json_f
     from .checks.legality import check_legality
     from .terminal import photo_progress
     from .workloads import build, prepare
+    from .workloads.device import move, pick_device
 
     with photo_progress() as progress:
         prepare(spec.workload, home_folder(), progress)
-    job = build(spec.workload, spec.seed, home_folder())
+    job = move(build(spec.workload, spec.seed, home_folder()), pick_device(spec.device))
     if block is not None and block not in job.blocks:
         raise InputError(f"--block: no block {block!r}; the blocks are {', '.join(job.blocks)}")
     found = check_legality(job, spec.checkpoint, spec.seed)

@@ -31,21 +31,27 @@ def asked(
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file."""
     try:
-        raw = yaml.safe_load(path.read_text())
+        text = path.read_text()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a text file") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply") from None
+    raw = _yaml(text, str(path))
     if not isinstance(raw, dict):
         raise InputError(
             f"{path}: expected a mapping of settings, got {type(raw).__name__}; "
             "an example is 'workload: gpt'"
         )
     return raw
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise InputError(f"{where}: nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:  # a date that does not exist is a ValueError
+        raise InputError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from None
 
 
 def assign(raw: dict[str, Any], assignment: str) -> None:
@@ -57,10 +63,7 @@ def assign(raw: dict[str, Any], assignment: str) -> None:
     parts = path.split(".")
     if not equals or not all(parts):
         raise InputError(f"--set {assignment}: expected path=value, such as workload.seq_len=512")
-    try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError):
-        raise InputError(f"--set {assignment}: the value is not YAML") from None
+    value = _yaml(text, f"--set {assignment}")
     inner = raw
     for part in parts[:-1]:
         below = inner.get(part, {})
@@ -92,7 +95,7 @@ def _sweep(raw: dict[str, Any], sweep: str, origin: str) -> None:
     if sweep == "blocks":
         raw["plans"] = list(first_blocks(parse_spec(raw, origin).workload.blocks))
     elif equals and text:
-        raw["shapes"] = [{size: yaml.safe_load(value)} for value in text.split(",")]
+        raw["shapes"] = [{size: _yaml(value, f"--sweep {sweep}")} for value in text.split(",")]
     else:
         raise InputError(
             f"--sweep {sweep}: expected blocks, or a size with its values, such as seq_len=128,256"

@@ -71,11 +71,13 @@ def parity_gate(parity: ParityPassed | ParityFailed | None, thresholds: Threshol
     if parity is None:
         return _not_run("gradient_parity", thresholds.gradient_gap, "Parity was not tested.")
     failures = parity.failures(thresholds)
-    gap = parity.largest_gradient_gap
+    threshold, gap = thresholds.gradient_gap, parity.largest_gradient_gap
     if failures:
         more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
         sentence = f"{gap_words(failures[0])}{more}."
         sentence = sentence[0].upper() + sentence[1:]
+        if gap is not None and gap <= threshold:  # the relative gap is what failed: show that one
+            threshold, gap = thresholds.relative_gap, parity.largest_relative_gap
     elif parity.bitwise:
         sentence = "Every compared tensor is bitwise equal."
     else:
@@ -83,7 +85,7 @@ def parity_gate(parity: ParityPassed | ParityFailed | None, thresholds: Threshol
     return Gate(
         id="gradient_parity",
         outcome="fail" if failures else "pass",
-        threshold=thresholds.gradient_gap,
+        threshold=threshold,
         observed=gap,
         ci95=None if gap is None else (gap, gap),
         sentence=sentence,
@@ -166,6 +168,10 @@ def _why_not_run(candidate: Candidate) -> str:
 def judge(candidate: Candidate, thresholds: Thresholds) -> Judged:
     """A candidate with its gates and its own verdict."""
     gates = gates_of(candidate, thresholds)
+    if candidate.canary is not None and not candidate.canary.caught_under(thresholds):
+        sentence = "Under these thresholds a replay broken on purpose would pass too."
+        parity = gates[0].model_copy(update={"outcome": "undecided", "sentence": sentence})
+        gates = (parity, *gates[1:])
     verdict = _verdict(gate.outcome for gate in gates)
     if isinstance(candidate, Refused) and candidate.stopped_by in ("noise", "legality"):
         verdict = "keep_original"

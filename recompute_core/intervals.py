@@ -2,8 +2,9 @@
 
 The interval is the percentile bootstrap interval of the median. Its bootstrap distribution has a
 closed form (Maritz and Jarrett, JASA 1978), so no random resampling is needed: anyone who holds the
-samples gets the same interval to the last bit. With fewer than about ten samples the bootstrap
-interval of a median covers somewhat less than its nominal level; more samples mend that.
+samples gets the same interval to the last bit. With few samples the bootstrap interval of a median
+covers less than its nominal level: of a continuous distribution 87.5 % with 7 samples, 96 % with 9
+to 15, 92 % with 21. More samples mend that; `timing.min_pairs` asks for them.
 """
 
 from collections.abc import Sequence

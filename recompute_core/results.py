@@ -75,7 +75,7 @@ class Gap(Record):
 class Comparison(Record):
     """One update against the reference, tensor by tensor."""
 
-    gaps: tuple[Gap, ...]
+    gaps: Annotated[tuple[Gap, ...], Field(min_length=1)]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -176,6 +176,16 @@ class Canary(Record):
     """What was broken."""
     largest_relative_gap: float | None
     """The gap that parity saw."""
+    largest_gradient_gap: float | None = None
+
+    def caught_under(self, thresholds: Thresholds) -> bool:
+        """Whether parity would catch it under these thresholds, which may be a what-if."""
+        if not self.caught or self.largest_relative_gap is None:
+            return self.caught
+        loud = (
+            self.largest_gradient_gap is not None and self.largest_gradient_gap > thresholds.gradient_gap
+        )
+        return loud or self.largest_relative_gap > thresholds.relative_gap
 
 
 # --- parity ----------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ class SuppliedRun(Frozen):
 
     model_config = ConfigDict(allow_inf_nan=True)
 
-    peak_allocated_mb: Annotated[float, Field(ge=0)]
+    peak_allocated_mb: Annotated[float, Field(gt=0)]
     """Peak allocated, MB (10^6 bytes)."""
-    median_update_ms: Annotated[float, Field(ge=0)]
+    median_update_ms: Annotated[float, Field(gt=0)]
     """Median time of a whole update, ms."""
     largest_gradient_gap: Annotated[float, Field(ge=0)]
     """Largest absolute gap of any gradient against plain."""
@@ -29,7 +29,10 @@ class SuppliedRun(Frozen):
     def _missing_is_nan(cls, value: Any, check: Any) -> Any:
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return math.nan
-        return check(value)
+        checked = check(value)
+        if math.isinf(checked):
+            raise ValueError("expected a finite number")
+        return checked
 
     def run(self) -> MemoryRun:
         return MemoryRun(self.peak_allocated_mb, self.median_update_ms, self.largest_gradient_gap)
@@ -94,4 +97,4 @@ def judge_supplied(supplied: Supplied) -> dict[str, Any]:
 
 
 def _ratio(candidate: float, plain: float) -> float:
-    return candidate / plain if plain else math.nan
+    return candidate / plain

@@ -106,24 +106,11 @@ def _photo(text: str) -> tuple[int, int]:
 def saved_estimates(spec: StudySpec) -> list[tuple[str, tuple[int, ...], str]]:
     """Each plan with its blocks and its estimated saved MB at the largest shape; plain first."""
     sizes = max((sizes_of(spec.at(shape)) for shape in spec.shapes), key=lambda s: s.saved_bytes)
-    blocks = spec.workload.blocks
-    rows: list[tuple[str, tuple[int, ...], str]] = [("none", (), f"{sizes.saved_bytes / 1e6:,.1f}")]
-    for plan in spec.plans:
-        chosen = block_numbers(plan, blocks)
-        kept = sizes.saved_bytes - len(chosen) * sizes.block_saved_bytes
-        # A recomputed block still keeps its input.
-        inputs = len(chosen) * _block_input_bytes(spec)
-        rows.append((plan, chosen, f"{(kept + inputs) / 1e6:,.1f}"))
+    rows: list[tuple[str, tuple[int, ...], str]] = []
+    for plan in ("none", *spec.plans):
+        chosen = block_numbers(plan, spec.workload.blocks)
+        rows.append((plan, chosen, f"{sizes.saved_with(len(chosen)) / 1e6:,.1f}"))
     return rows
-
-
-def _block_input_bytes(spec: StudySpec) -> int:
-    largest = 0
-    for shape in spec.shapes:
-        s = spec.at(shape)
-        tokens = s.seq_len if s.name == "gpt" else (s.height // 8) * (s.image_width // 8)
-        largest = max(largest, 4 * s.batch * tokens * s.width)
-    return largest
 
 
 def shape_estimates(spec: StudySpec) -> list[list[str]]:

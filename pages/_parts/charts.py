@@ -197,11 +197,12 @@ def ratio_over_shapes(result: StudyResult, colours: Palette, height: int = 320) 
         annotation_text=f"gate {result.thresholds.update_ratio:.2f}", annotation_position="bottom right",
     )  # fmt: skip
     for index, plan in enumerate(result.spec.plans):
-        timed = [
-            (one.candidate.shape_key, one.candidate.timing)
+        timings = {
+            one.candidate.shape_key: one.candidate.timing
             for one in result.judged
-            if one.candidate.plan == plan and one.candidate.timing is not None
-        ]
+            if one.candidate.plan == plan
+        }
+        timed = [(key, timing) for key in axis.places if (timing := timings.get(key)) is not None]
         if timed:
             figure.add_trace(
                 _line(

@@ -1,6 +1,5 @@
 """The sidebar, the title with its link, and how a page finds its study."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
@@ -20,8 +19,6 @@ from .palette import Palette, palette_of
 from .words import count, device_line, literal, shapes_line, standing, when, when_short
 
 Given = ParamSpec("Given")
-_PICKER = "study picker"
-_OPENED = "open the picked study"
 
 
 def colours() -> Palette:
@@ -43,12 +40,9 @@ def plainly(draw: Callable[Given, None]) -> Callable[Given, None]:
 
 
 def sidebar(store: Store, groups: Mapping[str, Sequence[Page]], unknown: str | None) -> None:
-    """The name, the pages in their groups, the study picker and the device line."""
+    """The name, the device line, the pages in their groups and the study picker."""
     with st.sidebar:
-        st.html(
-            '<div class="rs-name">Recompute Studio'
-            "<span>Recompute activations, or keep them?</span></div>"
-        )
+        _name_and_device()  # first, as a fragment that redraws itself must be: see live.py
         study = None if unknown else wanted_study()
         for group, pages in groups.items():
             st.html(f'<div class="rs-group">{escape(group)}</div>')
@@ -56,56 +50,48 @@ def sidebar(store: Store, groups: Mapping[str, Sequence[Page]], unknown: str | N
                 st.page_link(page, query_params={"study": study} if study else None)
         st.divider()
         _picker(store, unknown)
-        _device_line()
+
+
+_PICKED = 12
 
 
 def _picker(store: Store, unknown: str | None) -> None:
-    rows = store.studies(limit=200)
+    """The newest studies as links. Not a selectbox: that tells its options apart by their labels, and
+    these change when a study ends."""
+    rows = store.studies(limit=_PICKED)
+    if not rows:
+        return
     asked = None if unknown else wanted_study()
     if asked is not None:
         want_study(asked)
-        if asked not in {row.id for row in rows}:
-            rows.append(store.study(asked))
-    if not rows:
-        return
-    labels = picker_labels(rows)
-    st.session_state[_PICKER] = asked
-    st.selectbox(
-        "Study",
-        list(labels),
-        key=_PICKER,
-        format_func=lambda study: labels.get(study, study),
-        placeholder="Choose a study",
-        on_change=_picked,
-    )
-    if st.session_state.pop(_OPENED, False):
-        chosen = store.study(st.session_state["study"])
-        st.switch_page("live.py" if not chosen.ended else "result.py", query_params={"study": chosen.id})
+    shown = next((row for row in rows if row.id == asked), None)
+    if asked is not None and shown is None:
+        shown = store.study(asked)
+    st.html('<div class="rs-group">Study</div>')
+    with st.popover(picker_label(shown) if shown else "Choose a study", width="stretch"):
+        for row in rows:
+            st.page_link(
+                "result.py" if row.ended else "live.py",
+                label=picker_label(row),
+                query_params={"study": row.id},
+            )
+        st.page_link("studies.py", label="All studies")
 
 
-def _picked() -> None:
-    study = st.session_state[_PICKER]
-    want_study(study)
-    st.session_state[_OPENED] = study is not None
-
-
-def picker_labels(rows: Sequence[StudyRow]) -> dict[str, str]:
-    """`gpt, 29 Nov 16:47, adopt` by id; a selectbox tells its options apart by their labels alone,
-    so those that would read the same carry the end of their id."""
-    plain = {
-        row.id: f"{row.spec.workload.name}, {when_short(row.created_at)}, {standing(row)}"
-        for row in rows
-    }
-    many = Counter(plain.values())
-    return {study: f"{text} ({study[-4:]})" if many[text] > 1 else text for study, text in plain.items()}
+def picker_label(row: StudyRow) -> str:
+    """`gpt, 29 Nov 16:47, adopt`."""
+    return f"{row.spec.workload.name}, {when_short(row.created_at)}, {standing(row)}"
 
 
 @st.fragment(run_every=3)
 @plainly
-def _device_line() -> None:
+def _name_and_device() -> None:
     busy, text = device_words(get_store())
     css = "rs-side rs-busy" if busy else "rs-side"
-    st.html(f'<div class="{css}" role="status">{escape(text)}</div>')
+    st.html(
+        '<div class="rs-name">Recompute Studio<span>Recompute activations, or keep them?</span></div>'
+        f'<div class="{css}" role="status">{escape(text)}</div>'
+    )
 
 
 def device_words(store: Store) -> tuple[bool, str]:

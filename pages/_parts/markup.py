@@ -7,12 +7,12 @@ it or in its label, a word.
 from collections.abc import Sequence
 from html import escape
 
+from recompute_core.gates import GATE_NAMES
 from recompute_core.results import Gate, Judged, Outcome, Verdict
 
 from .palette import VERDICT_MARK, Mark
 from .progress import GridCell, State, Step, is_open
 from .words import (
-    GATE_NAMES,
     KINDS,
     OUTCOMES,
     VERDICTS,
@@ -170,7 +170,7 @@ def _step(step: Step) -> str:
 
 
 def _step_count(step: Step) -> str:
-    if step.state == "skipped":
+    if step.state == "skipped" and not step.done:
         return "not run"
     if step.failed:
         return f"{step.failed} of {step.total} failed"

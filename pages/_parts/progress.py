@@ -47,7 +47,7 @@ class Step:
 
     name: str
     done: int
-    """Settled cells: done, failed or never to be run."""
+    """Cells that came to an end with a finding."""
     failed: int
     total: int
     state: State
@@ -120,9 +120,9 @@ def steps(result: StudyResult, board: Sequence[GridCell]) -> list[Step]:
         if "running" in states:
             now = "running"
         elif settled == len(states):
-            now = "skipped" if set(states) == {"skipped"} else "done"
-        failed = states.count("failed")
-        found.append(Step(phase, settled, failed, len(states), "failed" if failed else now))
+            now = "skipped" if "skipped" in states else "done"
+        done, failed = states.count("done"), states.count("failed")
+        found.append(Step(phase, done, failed, len(states), "failed" if failed else now))
     judged = [one for one in result.judged if not is_open(one)]
     total = len(result.judged)
     ended: State = "done" if len(judged) == total else "waiting"

@@ -23,6 +23,14 @@ def pair_of_columns(key: str) -> tuple[DeltaGenerator, DeltaGenerator]:
         return st.columns(2, gap="medium")
 
 
+def _nothing(result: StudyResult) -> bool:
+    """Whether no candidate has any cost to show; says so."""
+    if any(one.candidate.memory or one.candidate.timing for one in result.judged):
+        return False
+    st.html(markup.strip("No candidate has been measured.", "plain"))
+    return True
+
+
 def _over_shapes(found: Snapshot, unit: str, read: charts.Reading, colours: Palette) -> go.Figure:
     """Curves that no threshold changes are drawn once for each theme."""
     return found.once((read, colours), lambda: charts.over_shapes(found.result, unit, read, colours))
@@ -30,6 +38,8 @@ def _over_shapes(found: Snapshot, unit: str, read: charts.Reading, colours: Pale
 
 def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """Saved bytes and peak, plain and recomputed, over the shapes."""
+    if _nothing(result):
+        return
     left, right = pair_of_columns("curves")
     names = ("saved", "Saved for backward", charts.saved_mb), ("peak", "Peak", charts.peak_mb)
     for place, (key, title, read) in zip((left, right), names, strict=True):
@@ -87,6 +97,8 @@ def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:
 
 def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """Step time with intervals, and its absolute value."""
+    if _nothing(result):
+        return
     left, right = pair_of_columns("time")
     with left:
         st.markdown("**Update time, with 95 % intervals**")

@@ -4,8 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from recompute_core.gates import GATE_NAMES
-from recompute_core.results import FigureKind, Outcome, Verdict
+from recompute_core.results import FigureKind, Outcome
 from recompute_core.spec import StudySpec
 from recompute_core.studies.store import Status, StudyRow
 
@@ -40,7 +39,6 @@ GATE_MEANINGS = {
     "memory_saving": "The peak must fall at least this far below plain's.",
     "update_latency": "The median update may take at most this much longer than plain's.",
 }
-__all__ = ["GATE_NAMES"]
 
 
 def sentence_case(text: str) -> str:
@@ -133,10 +131,6 @@ def standing(row: StudyRow) -> str:
     if row.status == "done" or (row.status == "incomplete" and row.verdict):
         return VERDICTS[row.verdict]
     return row.status if row.ended else "under way"
-
-
-def verdict_word(verdict: Verdict | None) -> str:
-    return VERDICTS[verdict]
 
 
 def device_line(environment: dict[str, object]) -> str:

@@ -8,7 +8,7 @@ Covers one plain training forward; contexts left before backward and state kept 
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from ..results import BlockLegality, Legality, Reason
 from ..spec import CheckpointSettings
+from ..workloads.device import is_out_of_memory
 from ..workloads.job import Job
 from ..workloads.update import seed_everything
 
@@ -32,7 +33,7 @@ def check_legality(job: Job, settings: CheckpointSettings, seed: int) -> Legalit
     """The verdict on every candidate block; the job's model is used up by it."""
     arguments = _captured_arguments(job, seed)
     return Legality(
-        blocks=tuple(_check_block(job.model, name, arguments.get(name), settings) for name in job.blocks)
+        blocks=tuple(_check_block(job, name, arguments.get(name), settings) for name in job.blocks)
     )
 
 
@@ -61,8 +62,9 @@ def _copied(value: Any) -> Any:
 
 
 def _check_block(
-    model: nn.Module, name: str, arguments: Arguments | None, settings: CheckpointSettings
+    job: Job, name: str, arguments: Arguments | None, settings: CheckpointSettings
 ) -> BlockLegality:
+    model, device = job.model, job.batch[0].device
     block = model.get_submodule(name)
     if arguments is None:
         reason = Reason(code="not_called", block=name, sentence=f"{name} is not called in forward.")
@@ -71,13 +73,15 @@ def _check_block(
     before = _State(model)
     versions = _versions(arguments)
     try:
-        with _random_state_kept() as changed, torch.no_grad():
+        with _random_state_kept(device) as changed, torch.no_grad():
             first = tree_map(_copied, block(*args, **kwargs))
             drawn = changed()
         after = _State(model)
-        with _random_state_kept(), torch.no_grad():
+        with _random_state_kept(device), torch.no_grad():
             second = block(*args, **kwargs)
     except Exception as error:
+        if is_out_of_memory(error):
+            raise
         sentence = f"{name}: running it again raises {type(error).__name__}: {_first_line(error)}"
         reason = Reason(code="replay_raises", block=name, sentence=sentence)
         return BlockLegality(block=name, verdict="error", reasons=(reason,))
@@ -118,9 +122,8 @@ _GENERATORS = {"random": "Python's random module", "numpy": "NumPy's global gene
 
 
 def _changed_buffers(name: str, before: "_State", after: "_State") -> Iterator[Reason]:
-    changed = [
-        key for key, value in before.buffers.items() if not torch.equal(value, after.buffers[key])
-    ]
+    names = {**before.buffers, **after.buffers}
+    changed = [key for key in names if not _identical(before.buffers.get(key), after.buffers.get(key))]
     norms = dict.fromkeys(key.rpartition(".")[0] for key in changed if _is_statistic(key))
     if norms:
         sentence = (
@@ -227,18 +230,20 @@ def _first_line(error: Exception) -> str:
 
 
 @contextmanager
-def _random_state_kept() -> Iterator[Any]:
+def _random_state_kept(device: torch.device) -> Iterator[Callable[[], set[str]]]:
     """Put every random state back at the end; yields a function naming those that have moved."""
     numpy_state, python_state = np.random.get_state(), random.getstate()
     numpy_repr = repr(np.random.get_state(legacy=False))
-    devices = _accelerators()
-    with torch.random.fork_rng(devices, device_type=_accelerator_type()):
-        torch_states = [torch.get_rng_state(), *_device_states(devices)]
+    on_device = device.type != "cpu"
+    kind = device.type if on_device else "cuda"
+    with torch.random.fork_rng([device] if on_device else [], device_type=kind):
+        torch_states = _torch_states(device)
 
         def changed() -> set[str]:
-            now = [torch.get_rng_state(), *_device_states(devices)]
             moved = set()
-            if any(not torch.equal(a, b) for a, b in zip(torch_states, now, strict=True)):
+            if any(
+                not torch.equal(a, b) for a, b in zip(torch_states, _torch_states(device), strict=True)
+            ):
                 moved.add("torch")
             if random.getstate() != python_state:
                 moved.add("random")
@@ -253,15 +258,8 @@ def _random_state_kept() -> Iterator[Any]:
             np.random.set_state(numpy_state)
 
 
-def _accelerator_type() -> str:
-    accelerator = torch.accelerator.current_accelerator(check_available=True)
-    return accelerator.type if accelerator else "cuda"
-
-
-def _accelerators() -> list[int]:
-    return [torch.accelerator.current_device_index()] if torch.accelerator.is_available() else []
-
-
-def _device_states(devices: list[int]) -> list[Tensor]:
-    module = torch.get_device_module(_accelerator_type()) if devices else None
-    return [module.get_rng_state(index) for index in devices] if module else []
+def _torch_states(device: torch.device) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    if device.type != "cpu":
+        states.append(torch.get_device_module(device).get_rng_state(device))
+    return states

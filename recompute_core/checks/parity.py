@@ -6,11 +6,10 @@ from typing import Any
 
 from torch import Tensor
 from torch.utils._pytree import tree_map
-from torch.utils.checkpoint import checkpoint
 
-from ..plans.apply import Call, applied
+from ..plans.apply import Call, Wrap, applied, recompute
 from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed
-from ..spec import StudySpec
+from ..spec import CheckpointSettings, StudySpec
 from ..workloads.job import Job
 from .snapshot import Snapshot, compare, fixed_update
 
@@ -27,7 +26,7 @@ def check_noise(build: Build, spec: StudySpec, reference: Snapshot) -> Noise:
 def check_canary(build: Build, spec: StudySpec, reference: Snapshot, blocks: tuple[str, ...]) -> Canary:
     """Break the replay of the plan's first block on purpose, and see whether parity catches it."""
     job = build()
-    put_on = partial(applied, job.model, blocks[:1], spec.checkpoint, wrap=_broken)
+    put_on = partial(applied, job.model, blocks[:1], spec.checkpoint, wrap=_breaking(spec.checkpoint))
     found = fixed_update(job, spec.optimizer, spec.seed, put_on)
     broken = Comparison(gaps=compare(reference, found.tensors))
     return Canary(
@@ -35,23 +34,27 @@ def check_canary(build: Build, spec: StudySpec, reference: Snapshot, blocks: tup
         block=blocks[0],
         break_="every second feature of the replayed block's input is 1 % too large",
         largest_relative_gap=broken.largest_relative_gap,
+        largest_gradient_gap=broken.largest_gradient_gap,
     )
 
 
-def _broken(call: Call) -> Call:
-    calls = 0
+def _breaking(settings: CheckpointSettings) -> Wrap:
+    """The plan's own way to recompute a call, of which every replay is broken."""
+    recomputing = recompute(settings)
 
-    def body(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls > 1:
-            args, kwargs = tree_map(_disturbed, (args, kwargs))
-        return call(*args, **kwargs)
+    def wrap(call: Call) -> Call:
+        calls = 0
 
-    def broken(*args: Any, **kwargs: Any) -> Any:
-        return checkpoint(body, *args, use_reentrant=False, early_stop=False, **kwargs)
+        def body(*args: Any, **kwargs: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls > 1:
+                args, kwargs = tree_map(_disturbed, (args, kwargs))
+            return call(*args, **kwargs)
 
-    return broken
+        return recomputing(body)
+
+    return wrap
 
 
 def _disturbed(value: Any) -> Any:
@@ -70,11 +73,22 @@ def check_parity(
     reference: Snapshot,
     blocks: tuple[str, ...],
     noise_floor: float | None,
+    plain_calls: dict[str, int],
 ) -> Parity:
-    """The plan's update against the reference, under the thresholds declared in `spec`."""
+    """The plan's update against the reference, under the thresholds declared in `spec`.
+
+    `plain_calls` are the forward calls of each block in the reference. Raises RuntimeError when the
+    plan's blocks, and no others, were not called again: then nothing was recomputed.
+    """
     job = build()
     put_on = partial(applied, job.model, blocks, spec.checkpoint)
     found = fixed_update(job, spec.optimizer, spec.seed, put_on)
+    for name, calls in found.block_calls.items():
+        if (calls > plain_calls[name]) != (name in blocks):
+            raise RuntimeError(
+                f"{name} was called {calls} times, and {plain_calls[name]} times in plain: "
+                f"the plan did not recompute what it says"
+            )
     comparison = Comparison(gaps=compare(reference, found.tensors))
     failed = comparison.failures(spec.thresholds)
     facts: dict[str, Any] = {

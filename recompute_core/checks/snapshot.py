@@ -99,9 +99,12 @@ def save(tensors: Snapshot, path: Path) -> str:
     return tensors_digest(sorted(tensors.items()))
 
 
-def load(path: Path) -> Snapshot:
-    """A snapshot kept by `save`."""
-    return load_file(path)
+def load(path: Path, digest: str) -> Snapshot:
+    """The snapshot kept by `save` under this digest; raises RuntimeError when it is another."""
+    tensors: Snapshot = load_file(path)
+    if tensors_digest(sorted(tensors.items())) != digest:
+        raise RuntimeError(f"{path.name} is not the reference that this study recorded")
+    return tensors
 
 
 def compare(reference: Snapshot, found: Snapshot) -> tuple[Gap, ...]:
@@ -112,6 +115,8 @@ def compare(reference: Snapshot, found: Snapshot) -> tuple[Gap, ...]:
 
 def _gap(key: str, reference: Tensor | None, found: Tensor | None) -> Gap:
     part, _, name = key.partition("/")
+    if part == "buffer" and _same_bits(reference, found):  # a mask may hold infinities
+        return Gap(part=part, name=name, absolute=0.0, relative=0.0)
     problem = _incomparable(reference, found)
     if problem or reference is None or found is None:
         return Gap(part=part, name=name, absolute=None, relative=None, problem=problem)
@@ -126,6 +131,12 @@ def _gap(key: str, reference: Tensor | None, found: Tensor | None) -> Gap:
     if not isfinite(absolute / scale):
         return Gap(part=part, name=name, absolute=None, relative=None, problem="gap beyond any number")
     return Gap(part=part, name=name, absolute=absolute, relative=absolute / scale)
+
+
+def _same_bits(reference: Tensor | None, found: Tensor | None) -> bool:
+    if reference is None or found is None:
+        return False
+    return tensors_digest([("", reference)]) == tensors_digest([("", found)])
 
 
 def _incomparable(reference: Tensor | None, found: Tensor | None) -> str | None:

@@ -112,6 +112,8 @@ class _Driver:
                 phases=task.phases,
                 home=self._store.home,
                 reference=folder / f"reference {task.shape_key}.safetensors",
+                plain=self._book().reference(task.shape_key),
+                environment=self._store.study(self._study).environment,
                 proof=task.proof,
                 noise_floor=task.noise_floor,
             )

@@ -32,6 +32,23 @@ def describe_environment(device: "torch.device") -> dict[str, Any]:
     }
 
 
+def check_same_environment(earlier: dict[str, Any], here: dict[str, Any]) -> None:
+    """Raises RuntimeError when a study would be measured on two environments under one name.
+
+    The git commit may differ, so that a study can be resumed after one, and checks may run under
+    deterministic algorithms.
+    """
+    for fact, value in here.items():
+        if (
+            fact not in ("git_commit", "deterministic_algorithms")
+            and fact in earlier
+            and earlier[fact] != value
+        ):
+            raise RuntimeError(
+                f"this study began with {fact} {earlier[fact]} and now finds {value}; start a new study"
+            )
+
+
 def _device_name(device: "torch.device") -> str:
     import torch
 

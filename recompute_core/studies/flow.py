@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ..plans.names import block_numbers, plan_hash
-from ..results import Canary, Legality, Noise, ParityPassed, Record
+from ..results import Canary, Legality, Noise, ParityPassed, Record, Reference
 from ..spec import StudySpec, shape_key
 from .store import Cell, Phase
 
@@ -57,6 +57,9 @@ class Book:
             if cell is None or cell.state == "running":
                 still.append(phase)
         return tuple(still)
+
+    def reference(self, shape: str) -> Reference | None:
+        return self._read(Reference, shape, PLAIN, "reference")
 
     def noise(self, shape: str) -> Noise | None:
         return self._read(Noise, shape, PLAIN, "noise")

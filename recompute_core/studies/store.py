@@ -120,7 +120,7 @@ class Event:
     seq: int
     at: float
     kind: str
-    """`status`, `start`, `progress`, `pair`, `done`, `failed` or `finding`."""
+    """`status`, `start`, `progress`, `pair`, `done` or `failed`."""
     shape_key: str | None
     plan: str | None
     phase: str | None

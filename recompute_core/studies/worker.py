@@ -1,12 +1,6 @@
-"""The worker: does one task in a process of its own and says what happens as JSON lines.
-
-`python -m recompute_core.studies.worker` reads one task as a line on standard input and writes its
-lines to standard output; the local engine calls `work` in a forked process instead. Both are the
-same code, so a measurement is the same whoever started it.
-"""
+"""The worker: does one task in a process of its own and says what happens as JSON lines."""
 
 import json
-import sys
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -15,9 +9,9 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ConfigDict
 
-from ..results import ParityPassed, Record
+from ..results import ParityPassed, Record, Reference
 from ..spec import StudySpec
-from .environment import describe_environment
+from .environment import check_same_environment, describe_environment
 from .store import Phase
 
 
@@ -34,6 +28,10 @@ class Assignment(BaseModel):
     home: Path
     reference: Path
     """Where the reference of this shape is kept."""
+    plain: Reference | None = None
+    """What the reference phase found; None while it is still to be run."""
+    environment: dict[str, Any] = {}
+    """What the study's earlier phases were measured on; empty before the first."""
     proof: ParityPassed | None = None
     noise_floor: float | None = None
 
@@ -49,6 +47,8 @@ def work(assignment: Assignment, out: TextIO) -> None:
         say("start", phase=phase)
         try:
             found = _do(phase, assignment, partial(say, phase=phase))
+            if isinstance(found, Reference):
+                assignment = assignment.model_copy(update={"plain": found})
             payload = found.model_dump(mode="json", by_alias=True)
             json.dumps(payload, allow_nan=False)
         except Exception as error:
@@ -73,8 +73,13 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     def build() -> Any:
         return move(workloads.build(settings, spec.seed, task.home), device)
 
+    here = describe_environment(device)
+    check_same_environment(task.environment, here)
+    if device.type != "cpu" and phase in ("reference", "noise", "canary", "parity"):
+        # So that equal updates are equal here too; what costs are measured with stays as it was.
+        torch.use_deterministic_algorithms(True, warn_only=True)
     if phase == "reference":
-        say("environment", data=describe_environment(device))
+        say("environment", data=here)
         workloads.prepare(settings, task.home, _every_percent(say))
         return _reference(build, task)
     if phase == "legality":
@@ -84,18 +89,21 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     if phase in ("noise", "canary", "parity"):
         from ..checks import parity, snapshot
 
-        reference = snapshot.load(task.reference)
+        if task.plain is None:
+            raise RuntimeError(f"{phase} was asked for without a reference")
+        reference = snapshot.load(task.reference, task.plain.digest)
         if phase == "noise":
             return parity.check_noise(build, spec, reference)
         if phase == "canary":
             return parity.check_canary(build, spec, reference, task.blocks)
-        return parity.check_parity(build, spec, reference, task.blocks, task.noise_floor)
+        return parity.check_parity(
+            build, spec, reference, task.blocks, task.noise_floor, task.plain.block_calls
+        )
     return _cost(phase, build, task, say)
 
 
 def _reference(build: Callable[[], Any], task: Assignment) -> Record:
     from ..checks.snapshot import fixed_update, save
-    from ..results import Reference
 
     job = build()
     batch_digest = job.batch_digest
@@ -157,17 +165,8 @@ def _every_percent(say: Callable[..., None]) -> Callable[[int, int], None]:
 
 def _reason(error: Exception) -> str:
     text = str(error).strip().split("\n")[0][:300]
-    if type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error):
+    from ..workloads.device import is_out_of_memory
+
+    if is_out_of_memory(error):
         return f"out of memory: {text}"
     return f"{type(error).__name__}: {text}"
-
-
-def main() -> None:
-    """Read one assignment from standard input, do it, write lines to standard output."""
-    out = sys.stdout
-    sys.stdout = sys.stderr  # whatever a library prints must not get between the lines
-    work(Assignment.model_validate_json(sys.stdin.readline()), out)
-
-
-if __name__ == "__main__":
-    main()

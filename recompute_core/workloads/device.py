@@ -20,6 +20,13 @@ def pick_device(asked: Device) -> torch.device:
     return accelerator
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an allocator had no more to give, the accelerator's or the CPU's."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(
+        error
+    )
+
+
 def synchronize(device: torch.device) -> None:
     """Wait until the device has finished what was queued on it; nothing to wait for on a CPU."""
     if device.type != "cpu":

@@ -15,6 +15,8 @@ class Sizes:
     parameters: int
     block_saved_bytes: int
     """Activations one block keeps for backward when it is not recomputed."""
+    block_input_bytes: int
+    """What one block keeps when it is recomputed."""
     saved_bytes: int
     """Activations that the whole plain model keeps."""
     flops: int
@@ -29,6 +31,10 @@ class Sizes:
     def plain_peak_bytes(self) -> int:
         """State and activations together."""
         return self.state_bytes + self.saved_bytes
+
+    def saved_with(self, recomputed: int) -> int:
+        """Activations kept when so many blocks are recomputed."""
+        return self.saved_bytes - recomputed * (self.block_saved_bytes - self.block_input_bytes)
 
 
 def sizes_of(settings: GptSettings | ReceiptsSettings) -> Sizes:
@@ -47,7 +53,7 @@ def _gpt(s: GptSettings) -> Sizes:
     parameters = s.blocks * (weights + 2 * s.width) + s.vocab * s.width + s.width
     attention = 4 * s.batch * s.seq_len**2 * s.width  # both products, forward
     flops = s.blocks * (6 * tokens * weights + int(3.5 * attention)) + 6 * tokens * s.width * s.vocab
-    return Sizes(parameters, block + u, s.blocks * (block + u) + rope + tail, flops)
+    return Sizes(parameters, block + u, u, s.blocks * (block + u) + rope + tail, flops)
 
 
 def _receipts(s: ReceiptsSettings) -> Sizes:
@@ -62,4 +68,4 @@ def _receipts(s: ReceiptsSettings) -> Sizes:
     attention = 4 * s.batch * each**2 * d
     stem_flops = 3 * 18 * pixels * (150 + 3 * d // 8)
     flops = s.blocks * (6 * tokens * 12 * d**2 + 3 * attention) + stem_flops
-    return Sizes(parameters, block, s.blocks * block + 133 * pixels, flops)
+    return Sizes(parameters, block, u, s.blocks * block + 133 * pixels, flops)

@@ -19,7 +19,7 @@ Visitor = Callable[..., Watched]
 THEMES = pytest.mark.parametrize("theme", ["light", "dark"])
 TINY = "gpt_blocks=2&gpt_width=32&gpt_heads=2&gpt_lengths=32&gpt_batches=1&plans=every-block"
 STUDY = re.compile(r"study=([0-9a-f-]+)")
-_RUN_MS = 60_000  # a study takes a minute; a machine that tests other things, several
+_RUN_MS = 420_000  # a study takes a minute; a machine that tests other things, several
 
 
 @pytest.fixture(scope="module")

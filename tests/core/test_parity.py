@@ -26,7 +26,16 @@ def reference_of(build: Callable[[], Job], spec: StudySpec = SPEC) -> Snapshot:
 def parity_of(
     build: Callable[[], Job], spec: StudySpec = SPEC, blocks: tuple[str, ...] | None = None
 ) -> Parity:
-    return check_parity(build, spec, reference_of(build, spec), blocks or build().blocks, 0.0)
+    plain = fixed_update(build(), spec.optimizer, spec.seed)
+    return check_parity(build, spec, plain.tensors, blocks or build().blocks, 0.0, plain.block_calls)
+
+
+def test_a_plan_that_recomputes_nothing_is_no_candidate() -> None:
+    """As if plain had called block 1 as often as the recomputed update does."""
+    plain = fixed_update(small_gpt(), SPEC.optimizer, SPEC.seed)
+    calls = {"blocks.0": 1, "blocks.1": 2}
+    with pytest.raises(RuntimeError, match=r"blocks\.1 was called 2 times, and 2 times in plain"):
+        check_parity(small_gpt, SPEC, plain.tensors, ("blocks.0", "blocks.1"), 0.0, calls)
 
 
 def failed_names(parity: Parity) -> set[str]:
@@ -104,7 +113,7 @@ def test_the_batch_is_not_touched() -> None:
 def test_round_trip(tmp_path: Path) -> None:
     kept, path = reference_of(small_gpt), tmp_path / "reference T=16 B=2.safetensors"
     digest = snapshot.save(kept, path)
-    read = snapshot.load(path)
+    read = snapshot.load(path, digest)
     assert read.keys() == kept.keys()
     assert all(torch.equal(read[key], kept[key]) for key in kept)
     assert all(read[key].dtype == kept[key].dtype for key in kept)
@@ -138,8 +147,10 @@ def test_outputs_that_share_their_memory_can_be_kept(tmp_path: Path) -> None:
     job = mlps(1)
     shares = Job(Shares(job.model.blocks), job.batch, job.blocks, job.tokens)  # type: ignore[arg-type]
     kept = fixed_update(shares, OptimizerSettings(), 0).tensors
-    snapshot.save(kept, tmp_path / "kept.safetensors")
-    read = snapshot.load(tmp_path / "kept.safetensors")
+    digest = snapshot.save(kept, tmp_path / "kept.safetensors")
+    read = snapshot.load(tmp_path / "kept.safetensors", digest)
+    with pytest.raises(RuntimeError, match="not the reference that this study recorded"):
+        snapshot.load(tmp_path / "kept.safetensors", "sha256:0")
     assert torch.equal(read["output/1"], read["output/0"][0])
     assert torch.equal(read["output/2"], read["loss/"])
 
@@ -385,11 +396,11 @@ def test_the_canary_breaks_replays_and_not_the_forward() -> None:
     # A reference that is off in its loss alone would be caught as well, so look at the parts.
     reference = reference_of(small_gpt)
     only = {key: tensor for key, tensor in reference.items() if key.split("/")[0] in ("loss", "output")}
-    from recompute_core.checks.parity import _broken
+    from recompute_core.checks.parity import _breaking
     from recompute_core.plans.apply import applied
 
     job = small_gpt()
-    with applied(job.model, ("blocks.0",), SPEC.checkpoint, wrap=_broken):
+    with applied(job.model, ("blocks.0",), SPEC.checkpoint, wrap=_breaking(SPEC.checkpoint)):
         broken = fixed_update(job, SPEC.optimizer, SPEC.seed)
     assert all(torch.equal(tensor, broken.tensors[key]) for key, tensor in only.items())
     assert broken.block_calls == {"blocks.0": 2, "blocks.1": 1}
@@ -446,7 +457,12 @@ def test_a_loss_scaled_down_hides_nothing() -> None:
     assert max(float(t.abs().max()) for t in gradients) < 1e-4
     assert check_canary(build, SPEC, reference, ("blocks.0",)).caught
     found = check_parity(
-        lambda: build(in_place(lambda x: x.mul_(1.01))), SPEC, reference, build().blocks, 0.0
+        lambda: build(in_place(lambda x: x.mul_(1.01))),
+        SPEC,
+        reference,
+        build().blocks,
+        0.0,
+        dict.fromkeys(build().blocks, 1),
     )
     assert "grad/blocks.1.linear.weight" in failed_names(found)
     assert found.largest_gradient_gap is not None

@@ -95,9 +95,8 @@ def test_a_missing_gradient_has_no_gap_and_is_worst_of_all() -> None:
 
 
 def test_comparing_nothing_proves_nothing() -> None:
-    nothing = Noise(gaps=())
-    assert nothing.bitwise is False
-    assert nothing.largest_gradient_gap is None
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        Noise(gaps=())
 
 
 def test_only_the_five_worst_are_listed() -> None:
