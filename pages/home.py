@@ -3,12 +3,10 @@
 import streamlit as st
 
 from pages._parts import chrome, markup
-from pages._parts.data import get_store, snapshot, want_study
+from pages._parts.data import get_store, snapshot
 from pages._parts.picture import describe, picture, points
-from pages._parts.words import MB_NOTE, device_line, literal, shapes_line, standing, when
-from recompute_core.errors import InputError, StoreError
+from pages._parts.words import MB_NOTE, device_line, shapes_line, standing, when
 from recompute_core.spec import Thresholds, parse_spec, preset
-from recompute_core.studies.launch import launch
 from recompute_core.studies.store import StudyRow
 
 
@@ -46,13 +44,7 @@ def main() -> None:
 
 
 def _launch_quick() -> None:
-    try:
-        study = launch(get_store(), parse_spec(preset("quick")))
-    except (InputError, StoreError) as error:
-        st.error(literal(str(error)))
-        return
-    want_study(study)
-    st.switch_page("live.py", query_params={"study": study})
+    chrome.launch_and_watch(parse_spec(preset("quick")))
 
 
 _READING = (

@@ -6,8 +6,9 @@ from html import escape
 
 import streamlit as st
 
-from pages._parts import charts, chrome, markup, progress
+from pages._parts import chrome, markup, progress
 from pages._parts.data import Snapshot, get_store, snapshot, speed
+from pages._parts.pairs import pairs_chart
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.words import MB_NOTE, STATUS_SENTENCES, count, duration, literal, plan_label
 from recompute_core.errors import InputError, StoreError
@@ -161,7 +162,7 @@ def _newest(found: Snapshot) -> None:
     st.plotly_chart(
         found.once(
             ("pairs", plan, shape, len(samples), colours),
-            lambda: charts.pairs_chart(samples, gate, colours),
+            lambda: pairs_chart(samples, gate, colours),
         ),
         key="pairs",
         config=_QUIET,

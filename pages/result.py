@@ -5,15 +5,13 @@ import json
 import streamlit as st
 
 from pages._parts import chrome, markup
-from pages._parts.data import Snapshot, get_store, want_study
+from pages._parts.data import Snapshot
 from pages._parts.gates_panel import asked_thresholds, forget_what_if
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import SECTIONS
 from pages._parts.whatif import rejudge
-from pages._parts.words import MB_NOTE, literal, shape_labels
-from recompute_core.errors import InputError, StoreError
+from pages._parts.words import MB_NOTE, shape_labels
 from recompute_core.results import StudyResult
-from recompute_core.studies.launch import launch
 
 _QUIET = {"displayModeBar": False}
 
@@ -96,13 +94,7 @@ def _what_if_strip(found: Snapshot, result: StudyResult) -> None:
 
 def _declare(found: Snapshot, result: StudyResult) -> None:
     spec = found.row.spec.model_copy(update={"thresholds": result.thresholds})
-    try:
-        study = launch(get_store(), spec)
-    except (InputError, StoreError) as error:
-        st.error(literal(str(error)))
-        return
-    want_study(study)
-    st.switch_page("live.py", query_params={"study": study})
+    chrome.launch_and_watch(spec)
 
 
 def _picture(result: StudyResult) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 import streamlit as st
 
 from pages._parts import ask, chrome, markup
-from pages._parts.data import get_store, speed, want_study
+from pages._parts.data import get_store, speed
 from pages._parts.words import GATE_MEANINGS, MB_NOTE, duration, literal, millions
-from recompute_core.errors import InputError, StoreError
+from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
 from recompute_core.spec import (
     WORKLOADS,
@@ -18,7 +18,6 @@ from recompute_core.spec import (
     Thresholds,
 )
 from recompute_core.studies.forecast import forecast
-from recompute_core.studies.launch import launch
 from recompute_core.workloads.sizes import sizes_of
 
 _LENGTHS = {
@@ -53,6 +52,7 @@ def main() -> None:
 
 def _choices() -> ask.Choices:
     workload = _workload()
+    _drop_wild_numbers()
     settings = _sizes(workload)
     recipes, by_hand, curve = _plans(int(settings["blocks"]))
     lengths, batches = _shapes(workload)
@@ -70,6 +70,13 @@ def _choices() -> ask.Choices:
         checkpoint=checkpoint,
         effort=effort,
     )
+
+
+def _drop_wild_numbers() -> None:
+    """Take out of the address what no number field can hold, such as 1e400."""
+    for key in list(st.query_params):
+        if any(ask.is_wild(text) for text in st.query_params.get_all(key)):
+            del st.query_params[key]
 
 
 def _workload() -> str:
@@ -280,13 +287,7 @@ def _strip(spec: StudySpec) -> None:
             "Declare thresholds and launch", type="primary", key="launch", help=expected.basis
         )
     if pressed:
-        try:
-            study = launch(get_store(), spec)
-        except (InputError, StoreError) as error:
-            st.error(literal(str(error)))
-            return
-        want_study(study)
-        st.switch_page("live.py", query_params={"study": study})
+        chrome.launch_and_watch(spec)
 
 
 main()

@@ -4,8 +4,12 @@ Exit codes: 0 adopt, or the command did what it says; 1 keep the original; 2 bad
 4 the run could not be completed.
 """
 
+import contextlib
+import io
 import json
+import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +239,7 @@ def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -
     if set(raw) - {"thresholds"}:
         raise InputError("--set: gate takes thresholds alone, such as thresholds.peak_ratio=0.9")
     _check_writable(json_file)
-    verdict = judge_supplied(read_supplied(measurements, raw.get("thresholds", {})))
+    verdict = judge_supplied(read_supplied(measurements, raw.get("thresholds")))
     if json_file != "-":
         for one in verdict["gates"]:
             observed = "missing" if one["observed"] is None else f"{one['observed']:.4g}"
@@ -286,8 +290,12 @@ def _write_json(json_file: str | None, document: Any) -> None:
 
 def main() -> None:
     """Run a command; a user's mistake is one line on standard error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to stop
     try:
         cli.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
@@ -296,6 +304,18 @@ def main() -> None:
         _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _fail("stopped", 4)
+    except OSError as error:
+        _silence(sys.stdout)
+        _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 4)
+    except Exception:
+        traceback.print_exc()  # our own bug: never to be read as a verdict
+        sys.exit(4)
+
+
+def _silence(stream: Any) -> None:
+    """Keep Python from failing once more when it flushes a closed or full stream at the end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _fail(message: str, code: int) -> None:

@@ -24,7 +24,10 @@ def asked(
         _sweep(raw, sweep, origin)
     workload = raw.get("workload")
     if isinstance(workload, dict) and isinstance(workload.get("images"), str) and workload["images"]:
-        workload["images"] = str(Path(workload["images"]).expanduser().absolute())
+        try:
+            workload["images"] = str(Path(workload["images"]).expanduser().absolute())
+        except RuntimeError as error:
+            raise InputError(f"{origin}: workload.images: {error}") from None
     return parse_spec(raw, origin)
 
 
@@ -50,7 +53,12 @@ def _yaml(text: str, where: str) -> Any:
         return yaml.safe_load(text)
     except RecursionError:
         raise InputError(f"{where}: nested too deeply") from None
-    except (yaml.YAMLError, ValueError) as error:  # a date that does not exist is a ValueError
+    except (
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+    ) as error:  # what tags such as !!int raise
         raise InputError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from None
 
 

@@ -301,7 +301,10 @@ def _without_tag(place: tuple[int | str, ...]) -> tuple[int | str, ...]:
 
 
 def _cut(value: Any) -> str:
-    text = str(value) if isinstance(value, float) and not math.isfinite(value) else repr(value)
+    try:
+        text = str(value) if isinstance(value, float) and not math.isfinite(value) else repr(value)
+    except ValueError:  # a number of thousands of digits cannot be written out
+        text = "a number beyond measure"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

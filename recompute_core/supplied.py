@@ -46,8 +46,8 @@ class Supplied(Frozen):
     thresholds: Thresholds = Thresholds()
 
 
-def read_supplied(path: Path, settings: dict[str, Any]) -> Supplied:
-    """A measurements file, `settings` laid over it; raises InputError with one line."""
+def read_supplied(path: Path, settings: Any) -> Supplied:
+    """A measurements file; `settings`, if any, are laid over its thresholds. InputError in one line."""
     try:
         raw = json.loads(path.read_text())
     except OSError as error:
@@ -57,8 +57,9 @@ def read_supplied(path: Path, settings: dict[str, Any]) -> Supplied:
     if not isinstance(raw, dict):
         raise InputError(f"{path}: expected a mapping with plain and candidate")
     thresholds = raw.get("thresholds", {})
-    if settings and isinstance(thresholds, dict):
-        raw["thresholds"] = {**thresholds, **settings}
+    if settings is not None:
+        both = isinstance(thresholds, dict) and isinstance(settings, dict)
+        raw["thresholds"] = {**thresholds, **settings} if both else settings
     try:
         return Supplied.model_validate(raw)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import isfinite
 from typing import Any
 
 from recompute_core.errors import InputError
@@ -78,12 +79,26 @@ def shapes(choices: Choices) -> list[dict[str, int]]:
     return [{"height": h, "image_width": w, "batch": b} for (h, w), b in product(photos, batches)]
 
 
+def is_wild(text: str) -> bool:
+    """Whether a text of the address is a number beyond any field: infinite, NaN, endless digits."""
+    try:
+        return len(text) > 60 or not isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 10
+
+
 def whole_numbers(what: str, texts: Iterable[str]) -> list[int]:
     """Whole numbers of at least 1, smallest first, each once."""
     numbers = set()
     for text in _given(what, texts):
         plain = str(text).strip()
-        if not (plain.isascii() and plain.isdigit() and 1 <= int(plain) <= 2**31 - 1):
+        if not (
+            plain.isascii() and plain.isdigit() and len(plain) <= 10 and 1 <= int(plain) <= 2**31 - 1
+        ):
             raise InputError(f"{what}: {plain[:40]!r} is not a whole number from 1 up")
         numbers.add(int(plain))
     return sorted(numbers)
@@ -98,7 +113,7 @@ def _given(what: str, texts: Iterable[str]) -> list[str]:
 
 def _photo(text: str) -> tuple[int, int]:
     sides = str(text).lower().replace("×", "x").split("x")
-    if len(sides) != 2 or not all(side.strip().isascii() and side.strip().isdigit() for side in sides):
+    if len(sides) != 2 or not all(_is_whole(side.strip()) for side in sides):
         raise InputError(f"Photo shapes: {text[:40]!r} is not height x width, such as 192x96")
     return int(sides[0]), int(sides[1])
 

@@ -1,5 +1,6 @@
 """The sidebar, the title with its link, and how a page finds its study."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from html import escape
@@ -11,7 +12,9 @@ from streamlit.navigation.page import Page
 
 from recompute_core.errors import InputError, StoreError
 from recompute_core.results import StudyResult
+from recompute_core.spec import StudySpec
 from recompute_core.studies.flow import total_cells
+from recompute_core.studies.launch import launch
 from recompute_core.studies.store import Store, StudyRow
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
@@ -19,6 +22,8 @@ from .palette import Palette, palette_of
 from .words import count, device_line, literal, shapes_line, standing, when, when_short
 
 Given = ParamSpec("Given")
+_LAUNCHED = "launched last"
+_ONE_WISH_S = 4.0
 
 
 def colours() -> Palette:
@@ -146,6 +151,20 @@ def nothing_yet() -> None:
     with st.container(horizontal=True):
         st.page_link("home.py", label="Start with the quick study")
         st.page_link("setup.py", label="Set up your own")
+
+
+def launch_and_watch(spec: StudySpec) -> None:
+    """Launch a study and show it live; a double click is one wish and gives one study."""
+    last = st.session_state.get(_LAUNCHED)
+    if last is None or last[0] != spec.digest() or time.monotonic() - last[2] > _ONE_WISH_S:
+        try:
+            last = (spec.digest(), launch(get_store(), spec), time.monotonic())
+        except (InputError, StoreError) as error:
+            st.error(literal(str(error)))
+            return
+        st.session_state[_LAUNCHED] = last
+    want_study(last[1])
+    st.switch_page("live.py", query_params={"study": last[1]})
 
 
 def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:

@@ -51,7 +51,7 @@ def block_numbers(plan: str, count: int) -> tuple[int, ...]:
     match = _BLOCKS.fullmatch(plan)
     if not match:
         raise InputError(
-            f"unknown plan {plan!r}; known: {', '.join(_BY_NAME)}, blocks:0,2,4 (by number)"
+            f"unknown plan {plan[:60]!r}; known: {', '.join(_BY_NAME)}, blocks:0,2,4 (by number)"
         )
     numbers = [int(text) for text in match[1].split(",") if len(text) <= 9]
     missing = next((n for n in numbers if n >= count), None)

@@ -22,7 +22,10 @@ def admit(spec: StudySpec, home: Path) -> None:
     if spec.workload.name == "receipts" and spec.workload.images is not None:
         from ..workloads.receipts.manifest import check_images
 
-        there = check_images(Path(spec.workload.images)).train
+        try:
+            there = check_images(Path(spec.workload.images)).train
+        except OSError as error:
+            raise InputError(f"workload.images: cannot be read: {error.strerror}") from None
         for index, shape in enumerate(spec.shapes):
             if (batch := spec.at(shape).batch) > there:
                 raise InputError(

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..errors import Cancelled, InputError, StoreError
@@ -68,6 +69,9 @@ class _Driver:
         self._spec = store.study(study).spec
         self._engine = LocalEngine(store.folder(study) / "worker.log")
         store.forget_unfinished(study)
+        for cell in store.cells(study):
+            if cell.phase == "reference" and not self._reference(cell.shape_key).exists():
+                store.forget_cell(study, cell.shape_key, cell.plan, cell.phase)
 
     def wait_for(self, machine: Lock) -> None:
         """Queue until this study may measure: first come, first served."""
@@ -103,7 +107,6 @@ class _Driver:
         return Book.of(self._store.cells(self._study))
 
     def _do(self, task: Task) -> None:
-        folder = self._store.folder(self._study)
         worker = self._engine.start(
             Assignment(
                 spec=self._spec,
@@ -111,7 +114,7 @@ class _Driver:
                 blocks=() if task.plan == PLAIN else block_names(self._spec, task.plan),
                 phases=task.phases,
                 home=self._store.home,
-                reference=folder / f"reference {task.shape_key}.safetensors",
+                reference=self._reference(task.shape_key),
                 plain=self._book().reference(task.shape_key),
                 environment=self._store.study(self._study).environment,
                 proof=task.proof,
@@ -126,6 +129,9 @@ class _Driver:
             worker.end()
             raise
         listening.end(why)
+
+    def _reference(self, shape_key: str) -> Path:
+        return self._store.folder(self._study) / f"reference {shape_key}.safetensors"
 
     def _follow(self, worker: LocalWorker, listening: "_Listening") -> str:
         """Pass on a worker's lines until it ends; returns why it ended."""

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -167,12 +167,14 @@ class Store:
             rows = db.execute(
                 "SELECT * FROM studies ORDER BY created_at DESC, id DESC LIMIT ?", (limit,)
             ).fetchall()
-        return [self._study(row) for row in rows]
+        return self._readable(rows)
 
     def study(self, study: str) -> StudyRow:
         """One study; raises InputError when there is none of that id."""
-        with self._transaction() as db:
-            row = db.execute("SELECT * FROM studies WHERE id = ?", (study,)).fetchone()
+        row = None
+        if study.isascii():
+            with self._transaction() as db:
+                row = db.execute("SELECT * FROM studies WHERE id = ?", (study,)).fetchone()
         if row is None:
             raise InputError(f"no study {study!r} in {self.home}; 'studies' lists them")
         return self._study(row)
@@ -183,7 +185,7 @@ class Store:
             rows = db.execute(
                 "SELECT * FROM studies WHERE status IN ('queued', 'running') ORDER BY created_at, id"
             ).fetchall()
-        return [row for row in map(self._study, rows) if not row.ended]
+        return [row for row in self._readable(rows) if not row.ended]
 
     def set_status(self, study: str, status: Status) -> None:
         with self._transaction() as db:
@@ -281,6 +283,14 @@ class Store:
         with self._transaction() as db:
             db.execute("DELETE FROM cells WHERE study = ? AND state != 'done'", (study,))
 
+    def forget_cell(self, study: str, shape_key: str, plan: str, phase: Phase) -> None:
+        """Drop one cell, whatever its state, so that it is done again."""
+        with self._transaction() as db:
+            db.execute(
+                "DELETE FROM cells WHERE study = ? AND shape_key = ? AND plan = ? AND phase = ?",
+                (study, shape_key, plan, phase),
+            )
+
     def add_event(
         self, study: str, kind: str, key: tuple[str, str, str] | None = None, **data: Any
     ) -> None:
@@ -322,6 +332,7 @@ class Store:
 
     def driver_lock(self, study: str) -> Lock:
         """Held by the one process that drives a study."""
+        self._make_folder(study)
         return Lock(self.folder(study) / "driver.lock")
 
     def _make_folder(self, study: str) -> None:
@@ -332,7 +343,22 @@ class Store:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    def _readable(self, rows: list[sqlite3.Row]) -> list[StudyRow]:
+        """The rows that this version can read; one that it cannot must not hide the others."""
+        found = []
+        for row in rows:
+            with suppress(StoreError):
+                found.append(self._study(row))
+        return found
+
     def _study(self, row: sqlite3.Row) -> StudyRow:
+        try:
+            spec, environment = (
+                StudySpec.model_validate_json(row["spec"]),
+                json.loads(row["environment"]),
+            )
+        except ValueError:
+            raise StoreError(f"{self.path}: study {row['id']} was written by another version") from None
         status: Status = row["status"]
         if status in ("queued", "running") and not self.driver_lock(row["id"]).is_held():
             status = "interrupted"
@@ -340,10 +366,10 @@ class Store:
             row["id"],
             row["created_at"],
             row["declared_at"],
-            StudySpec.model_validate_json(row["spec"]),
+            spec,
             row["spec_hash"],
             status,
-            json.loads(row["environment"]),
+            environment,
             row["verdict"],
             row["sentence"],
             bool(row["cancel"]),

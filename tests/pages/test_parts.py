@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pages._parts import charts, labels, markup, progress, tables, words
+from pages._parts.pairs import pairs_chart
 from pages._parts.palette import DARK, LIGHT
 from pages._parts.picture import picture, points
 from pages._parts.whatif import rejudge
@@ -79,7 +80,7 @@ def test_every_chart_draws_in_both_themes(store: Store) -> None:
         for read in (charts.saved_mb, charts.peak_mb, charts.step_ms):
             assert len(charts.over_shapes(result, "MB", read, colours).data) == 3
         assert len(charts.ratio_over_shapes(result, colours).data) == 2
-        json.loads(charts.pairs_chart([(0.2, 0.25)] * 9, 1.35, colours).to_json())
+        json.loads(pairs_chart([(0.2, 0.25)] * 9, 1.35, colours).to_json())
 
 
 def test_a_running_study_is_counted_and_timed(store: Store) -> None:
