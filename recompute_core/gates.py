@@ -291,8 +291,7 @@ def study_sentence(judged: Sequence[Judged]) -> str:
             places = ", ".join(f"{p.candidate.plan} at {p.candidate.shape_key}" for p in passed)
             return f"Keep the original: no plan passes at every shape. Passing: {places}."
         if all(isinstance(one.candidate, Refused) for one in judged):
-            others = len(judged) - 1
-            return f"{candidate_sentence(judged[0])} The other {others} are refused too."
+            return f"{candidate_sentence(judged[0])} Every other candidate is refused too."
         measured = [one for one in judged if one.candidate.timing is not None]
         return (
             f"Keep the original: no plan passes every gate. "

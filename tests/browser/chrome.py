@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,8 +15,9 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
+from .chromium import find_chromium
+
 ROOT = Path(__file__).parents[2]
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -31,22 +31,14 @@ _FLAGS = [
 _LOCAL = {"127.0.0.1", "localhost"}
 
 
-def find_chromium() -> str:
-    """Path of a Chromium or Chrome; raises RuntimeError with what to install."""
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
-    if found is None:
-        raise RuntimeError(
-            "no Chromium found: install Debian's package (apt install chromium), or run "
-            "'playwright install chromium' and set CHROMIUM to its path"
-        )
-    return found
-
-
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
+    """A headless Chromium; raises RuntimeError where there is none."""
+    path = find_chromium()
+    if path is None:
+        raise RuntimeError("no Chromium found: 'python -m tests.browser.chromium' installs one")
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=find_chromium(), args=_FLAGS)
+        chromium = playwright.chromium.launch(executable_path=path, args=_FLAGS)
         try:
             yield chromium
         finally:

@@ -17,7 +17,7 @@ PAGES = {"home": "", "setup": "set-up", "live": "live", "result": "result", "stu
 def main() -> None:
     """Take them all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, nargs="?", default=Path(__file__).parent / "pictures")
     parser.add_argument("--study")
     parser.add_argument("--page", action="append", choices=PAGES)
     parser.add_argument("--width", action="append", type=int)

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from recompute_core.errors import StoreError
+from recompute_core.spec import StudySpec
+from recompute_core.studies.store import Store
+
 TINY = (
     "workload={name: gpt, blocks: 2, width: 32, heads: 2, seq_len: 16, batch: 2}",
     "shapes=[{seq_len: 8}, {seq_len: 16}]",
@@ -60,6 +64,49 @@ def test_gate_fails_on_a_gap_that_is_missing(home: Path, tmp_path: Path, missing
     assert done.returncode == 1
     assert json.loads(done.stdout)["failures"] == ["gradient parity", "update latency"]
     assert json.loads(done.stdout)["gates"][0]["observed"] is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ('{"peak_allocated_mb": 1e999, "median_update_ms": 1, "largest_gradient_gap": 0}', "finite"),
+        ('{"peak_allocated_mb": 0, "median_update_ms": 1, "largest_gradient_gap": 0}', "greater than 0"),
+        ('{"peak_allocated_mb": 1, "median_update_ms": 1}', "largest_gradient_gap"),
+    ],
+)
+def test_gate_takes_no_figure_that_cannot_be(
+    home: Path, tmp_path: Path, figures: str, says: str
+) -> None:
+    (tmp_path / "m.json").write_text(f'{{"plain": {figures}, "candidate": {figures}}}')
+    done = run(home, "gate", str(tmp_path / "m.json"))
+    assert (done.returncode, says in done.stderr) == (2, True)
+
+
+def test_a_full_output_is_said_and_is_no_verdict(home: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "recompute_core", "plans"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"RECOMPUTE_HOME": str(home), "PATH": "/usr/bin:/bin"},
+        )
+    assert done.returncode == 4
+    assert done.stderr == "error: standard output: No space left on device\n"
+
+
+def test_a_study_of_another_version_hides_no_other(home: Path) -> None:
+    first, second = Store(home), Store(home)
+    kept, strange = first.create(StudySpec()), first.create(StudySpec())
+    spoil = sqlite3.connect(home / "recompute.sqlite3")
+    spoil.execute("UPDATE studies SET spec = json_set(spec, '$.newer', 1) WHERE id = ?", (strange,))
+    spoil.commit()
+    spoil.close()
+    assert [row.id for row in second.studies()] == [kept]
+    with pytest.raises(StoreError, match=f"study {strange} was written by another version"):
+        second.study(strange)
+    first.close()
+    second.close()
 
 
 @pytest.mark.parametrize(

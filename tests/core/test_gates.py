@@ -434,6 +434,6 @@ def test_sentence_of_a_study() -> None:
     )
     refusals = [make.refused("parity", plan, parity=make.failed(), reasons=("No",)) for plan in "ab"]
     assert study_sentence(judged(*refusals)) == (
-        f"{candidate_sentence(judge(refusals[0], LIMITS))} The other 1 are refused too."
+        f"{candidate_sentence(judge(refusals[0], LIMITS))} Every other candidate is refused too."
     )
     assert study_sentence(judged(UNSURE, both_fail)) == candidate_sentence(judge(UNSURE, LIMITS))
