@@ -95,6 +95,8 @@ def _standing(found: Snapshot, board: list[progress.GridCell], done: int, total:
         return f"Queued: {what} is about to start, as soon as the device is free."
     if not found.cells:
         return f"Starting {what}: torch is being loaded in a process of its own."
+    if making := progress.preparing(found.events):
+        return f"Once on this machine, {making}."
     expected = forecast(row.spec, speed(get_store(), what))
     left = progress.seconds_left(row.spec, board, found.cells, expected.seconds)
     spent = progress.elapsed_s(found.events, time.time())

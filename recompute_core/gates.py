@@ -266,8 +266,8 @@ def candidate_sentence(one: Judged) -> str:
         for g in one.gates
         if g.outcome != "pass"
     ]
-    head = "Keep the original" if one.verdict == "keep_original" else "Undecided"
-    return f"{head} rather than {name}: {' and '.join(misses)} ({figures})."
+    head = "Keep the original rather than" if one.verdict == "keep_original" else "Undecided on"
+    return f"{head} {name}: {' and '.join(misses)} ({figures})."
 
 
 GATE_NAMES = {

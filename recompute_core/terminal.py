@@ -84,7 +84,7 @@ def study_table(result: StudyResult) -> Table:
     table = Table(title=f"Study {result.study_id}", title_justify="left")
     for name in ("shape", "plan"):
         table.add_column(name, no_wrap=True)
-    for name in ("saved MB", "peak MB", "peak ratio", "update ms", "ratio", "95 % interval"):
+    for name in ("saved MB", "peak MB", "peak ratio", "update ms", "paired ratio", "95 % interval"):
         table.add_column(name, justify="right")
     for name in ("parity", "memory", "time", "verdict"):
         table.add_column(name)

@@ -209,6 +209,14 @@ def _line(event: Event, payloads: dict[tuple[str, str, Phase], dict[str, object]
     return None
 
 
+def preparing(events: Sequence[Event]) -> str | None:
+    """What is being made before anything can be measured, if that is what happens now."""
+    newest = events[-1] if events else None
+    if newest is None or newest.kind != "progress":
+        return None
+    return f"{newest.data['what']}: {newest.data['percent']} %"
+
+
 def newest_finding(events: Sequence[Event], cells: Sequence[Cell]) -> str | None:
     """The newest finding in a sentence."""
     payloads = {(c.shape_key, c.plan, c.phase): c.payload for c in cells if c.payload}

@@ -382,7 +382,7 @@ NEAR = Gap(part="grad", name="w", absolute=1e-6, relative=2e-5)
         ),
         (
             UNSURE,
-            "Undecided rather than every-block at T=128 B=4: update latency is undecided (peak 2.0 MB "
+            "Undecided on every-block at T=128 B=4: update latency is undecided (peak 2.0 MB "
             "instead of 4.0 MB (0.50), update 1.25 times as long (1.00 to 1.50), gradients bitwise "
             "equal).",
         ),

@@ -74,7 +74,7 @@ def test_the_picture_has_a_disc_for_each_adopted_candidate(open_page: OpenPage, 
 def test_undecided_says_so(open_page: OpenPage, store: Store) -> None:
     study = studies.filled(store, ratios=studies.WIDE, spec=studies.spec_of(plans=["every-block"]))
     app = open_page("result", study=study)
-    assert "Undecided rather than every-block" in text(app)
+    assert "Undecided on every-block" in text(app)
     assert '"diamond"' in figures(app)[0]
 
 

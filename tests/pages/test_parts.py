@@ -11,7 +11,7 @@ from pages._parts.picture import picture, points
 from pages._parts.whatif import rejudge
 from recompute_core.spec import Thresholds
 from recompute_core.studies.assemble import assemble
-from recompute_core.studies.store import Store
+from recompute_core.studies.store import Event, Store
 
 from . import studies
 
@@ -127,3 +127,13 @@ def test_shapes_and_plans_are_short() -> None:
 
 def test_what_a_user_wrote_is_shown_as_it_is() -> None:
     assert words.literal("![x](http://a)") == "\\!\\[x\\](http://a)"
+
+
+def test_the_making_of_photos_is_said_while_it_lasts() -> None:
+    making = Event(
+        1, 0.0, "progress", "s", "none", "reference", {"what": "making photos", "percent": 40}
+    )
+    done = Event(2, 1.0, "done", "s", "none", "reference", {})
+    assert progress.preparing([making]) == "making photos: 40 %"
+    assert progress.preparing([making, done]) is None
+    assert progress.preparing([]) is None
