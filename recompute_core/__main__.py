@@ -62,7 +62,7 @@ def study(
     admit(spec, store.home)
     _check_writable(json_file)
     study_id = store.create(spec)
-    _drive(store, study_id, store.driver_lock(study_id), json_file)
+    _drive(store, study_id, store.claim(study_id), json_file)
 
 
 @cli.command(epilog="Example: python -m recompute_core resume 20261129-163455-3f9c")
@@ -77,9 +77,7 @@ def resume(study_id: str, json_file: str | None) -> None:
     row = store.study(study_id)
     if row.status == "done":
         raise InputError(f"study {study_id} is done; there is nothing to resume")
-    lock = store.driver_lock(study_id)
-    if not lock.acquire(patience_s=1.0):
-        raise InputError(f"study {study_id} is being driven by another process; wait or cancel it")
+    lock = store.claim(study_id)
     store.ask_cancel(study_id, False)
     _drive(store, study_id, lock, json_file)
 

@@ -43,9 +43,7 @@ def drive(
     Raises InputError when another driver has it, Cancelled when asked to stop. `lock` is the study's
     driver lock when the caller holds it already.
     """
-    held = lock or store.driver_lock(study)
-    if held.descriptor is None and not held.acquire(patience_s=1.0):
-        raise InputError(f"study {study} is being driven by another process; wait or cancel it")
+    held = lock or store.claim(study)
     machine = machine_lock()
     try:
         driver = _Driver(store, study, listener)

@@ -32,9 +32,7 @@ def resume(store: Store, study: str) -> None:
     row = store.study(study)
     if row.status == "done":
         raise InputError(f"study {study} is done; there is nothing to resume")
-    lock = store.driver_lock(study)
-    if not lock.acquire(patience_s=1.0):
-        raise InputError(f"study {study} is being driven by another process; wait or cancel it")
+    lock = store.claim(study)
     # The lock travels to the driver, so that at no moment a study that is on its way looks abandoned.
     assert lock.descriptor is not None
     try:

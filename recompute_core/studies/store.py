@@ -335,6 +335,13 @@ class Store:
         self._make_folder(study)
         return Lock(self.folder(study) / "driver.lock")
 
+    def claim(self, study: str) -> Lock:
+        """The driver lock of a study, taken; raises InputError when another process has it."""
+        lock = self.driver_lock(study)
+        if not lock.acquire(patience_s=1.0):
+            raise InputError(f"study {study} is being driven by another process; wait or cancel it")
+        return lock
+
     def _make_folder(self, study: str) -> None:
         try:
             self.folder(study).mkdir(parents=True, exist_ok=True)
