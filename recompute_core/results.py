@@ -177,6 +177,8 @@ class Canary(Record):
     largest_relative_gap: float | None
     """The gap that parity saw."""
     largest_gradient_gap: float | None = None
+    ran_at: str | None = None
+    """Shape key of the run that stands for this one: a block's canary runs once a study. None: here."""
 
     def caught_under(self, thresholds: Thresholds) -> bool:
         """Whether parity would catch it under these thresholds, which may be a what-if."""

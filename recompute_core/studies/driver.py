@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Cancelled, InputError, StoreError
+from ..results import Canary
 from .assemble import assemble
 from .engine import Garbled, LocalEngine, LocalWorker
 from .flow import PLAIN, Book, CellKey, Task, block_names, next_task
@@ -89,11 +90,15 @@ class _Driver:
 
     def run(self) -> None:
         while (task := next_task(self._spec, self._book())) is not None:
-            self._do(task)
+            canary = self._canary_of(task) if task.phases[0] == "canary" else None
+            if canary is not None:
+                self._take_over(task, canary)
+            else:
+                self._do(task)
         result = assemble(self._store.study(self._study), self._store.cells(self._study))
         failed = any(cell.state == "failed" for cell in self._store.cells(self._study))
-        canary = any(getattr(j.candidate, "stopped_by", "") == "canary" for j in result.judged)
-        self.conclude("incomplete" if failed or canary else "done")
+        missed = any(getattr(j.candidate, "stopped_by", "") == "canary" for j in result.judged)
+        self.conclude("incomplete" if failed or missed else "done")
 
     def conclude(self, status: Status) -> None:
         result = assemble(self._store.study(self._study), self._store.cells(self._study))
@@ -127,6 +132,17 @@ class _Driver:
             worker.end()
             raise
         listening.end(why)
+
+    def _canary_of(self, task: Task) -> Canary | None:
+        return self._book().canary_of(block_names(self._spec, task.plan)[0])
+
+    def _take_over(self, task: Task, canary: Canary) -> None:
+        """Let a canary that was caught earlier stand for this candidate's."""
+        key: CellKey = (task.shape_key, task.plan, "canary")
+        payload = canary.model_dump(mode="json", by_alias=True)
+        self._store.begin_cell(self._study, *key)
+        self._store.finish_cell(self._study, *key, payload)
+        self._listen("done", key, {"payload": payload})
 
     def _reference(self, shape_key: str) -> Path:
         return self._store.folder(self._study) / f"reference {shape_key}.safetensors"

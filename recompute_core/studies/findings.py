@@ -24,7 +24,8 @@ def _said(phase: Phase, found: dict[str, Any]) -> str:
             bad = [block["block"] for block in found["blocks"] if block["verdict"] != "legal"]
             return f"refused: {', '.join(bad)}" if bad else f"{len(found['blocks'])} blocks legal"
         case "canary":
-            return "broken replay caught" if found["caught"] else "broken replay MISSED"
+            where = f" at {found['ran_at']}" if found.get("ran_at") else ""
+            return f"broken replay {'caught' if found['caught'] else 'MISSED'}{where}"
         case "parity":
             if not found["passed"]:
                 return f"fails ({gap_words(Gap.model_validate(found['failed'][0]))})"

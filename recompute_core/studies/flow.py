@@ -1,7 +1,8 @@
 """What comes next in a study: a pure function of what is asked and what has been found.
 
-The order is fixed: reference, noise, legality, canary, parity, memory, time. A resumed study asks
-the same question of the same cells, so resuming needs no rule of its own.
+The order is fixed. At each shape: plain's reference, noise and legality; then candidate by candidate
+canary, parity and memory, so that figures arrive early; then their times. A resumed study asks the
+same question of the same cells, so resuming needs no rule of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,6 +71,15 @@ class Book:
     def canary(self, shape: str, plan: str) -> Canary | None:
         return self._read(Canary, shape, plan, "canary")
 
+    def canary_of(self, block: str) -> Canary | None:
+        """A canary in this block that was caught earlier in the study, at whatever shape."""
+        for shape, plan, phase in self.cells:
+            if phase == "canary":
+                canary = self.canary(shape, plan)
+                if canary is not None and canary.caught and canary.block == block:
+                    return canary.model_copy(update={"ran_at": canary.ran_at or shape})
+        return None
+
     def proof(self, shape: str, plan: str) -> ParityPassed | None:
         """The candidate's parity, if it passed and its canary was caught."""
         cell = self.done(shape, plan, "parity")
@@ -127,12 +137,13 @@ def _next_at(spec: StudySpec, book: Book, shape: dict[str, int]) -> Task | None:
         phases = book.open(key, plan, ("canary", "parity"))
         if phases:
             return Task(shape, key, plan, phases, noise_floor=noise.largest_relative_gap)
-    proofs = {plan: proof for plan in legal if (proof := book.proof(key, plan))}
-    for plan, proof in ({PLAIN: next(iter(proofs.values())), **proofs} if proofs else {}).items():
-        if book.open(key, plan, ("memory",)):
-            return Task(shape, key, plan, ("memory",), proof)
-    for plan, proof in proofs.items():
-        if book.open(key, plan, ("time",)):
+        proof = book.proof(key, plan)
+        for measured in (PLAIN, plan) if proof else ():
+            if book.open(key, measured, ("memory",)):
+                return Task(shape, key, measured, ("memory",), proof)
+    for plan in legal:
+        proof = book.proof(key, plan)
+        if proof and book.open(key, plan, ("time",)):
             return Task(shape, key, plan, ("time",), proof)
     return None
 

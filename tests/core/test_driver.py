@@ -568,6 +568,18 @@ def test_a_missed_canary_stops_the_study(store: Store) -> None:
     assert_no_figure(store, study)
 
 
+def test_a_blocks_canary_runs_once_a_study(store: Store) -> None:
+    study, _ = run(store, tiny(plans=["every-block", "blocks:1", "blocks:0"], shapes=[{}, {"batch": 3}]))
+    ran_at = {
+        (cell.shape_key, cell.plan): (cell.payload or {})["ran_at"]
+        for cell in store.cells(study)
+        if cell.phase == "canary"
+    }
+    own = {(SMALL, "every-block"), (SMALL, "blocks:1")}
+    assert len(ran_at) == 6
+    assert ran_at == {key: None if key in own else SMALL for key in ran_at}
+
+
 def test_a_driver_does_not_load_torch() -> None:
     code = (
         "import sys; from recompute_core.studies import driver, launch, assemble, forecast;"

@@ -39,9 +39,9 @@ def whole(shape: str) -> list[tuple[str, str, tuple[str, ...]]]:
     return [
         (shape, PLAIN, ("reference", "noise", "legality")),
         (shape, "every-block", ("canary", "parity")),
-        (shape, "blocks:1", ("canary", "parity")),
         (shape, PLAIN, ("memory",)),
         (shape, "every-block", ("memory",)),
+        (shape, "blocks:1", ("canary", "parity")),
         (shape, "blocks:1", ("memory",)),
         (shape, "every-block", ("time",)),
         (shape, "blocks:1", ("time",)),
@@ -183,7 +183,22 @@ def test_a_missed_canary_stops_the_study() -> None:
         return cell(key, make.canary(caught=False)) if key == (SMALL, "blocks:1", "canary") else None
 
     tasks, _ = play(worker)
-    assert steps(tasks) == whole(SMALL)[:3]
+    assert steps(tasks) == whole(SMALL)[:5]
+
+
+def test_a_caught_canary_stands_for_its_block_at_every_shape() -> None:
+    first: CellKey = (SMALL, "every-block", "canary")
+    book = Book({first: cell(first)})
+    assert book.canary_of("blocks.0") == make.canary().model_copy(update={"ran_at": SMALL})
+    assert book.canary_of("blocks.1") is None
+    later: CellKey = (LARGE, "every-block", "canary")
+    assert Book({later: cell(later, book.canary_of("blocks.0"))}).canary_of("blocks.0").ran_at == SMALL  # type: ignore[union-attr]
+
+
+def test_a_canary_that_was_missed_or_died_stands_for_nothing() -> None:
+    key: CellKey = (SMALL, "every-block", "canary")
+    for one in (cell(key, make.canary(caught=False)), failed(key), cell(key, state="running")):
+        assert Book({key: one}).canary_of("blocks.0") is None
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -197,7 +212,8 @@ def test_a_failed_phase_blocks_the_later_ones_of_its_plan_alone() -> None:
     for phase in ("canary", "parity"):
         tasks, cells = play(failing((SMALL, "every-block", phase)))  # type: ignore[arg-type]
         rest = [one for one in steps(tasks) if one[:2] != (SMALL, "every-block")]
-        assert rest == [one for one in whole(SMALL) + whole(LARGE) if one[:2] != (SMALL, "every-block")]
+        wanted = [one for one in whole(SMALL) + whole(LARGE) if one[:2] != (SMALL, "every-block")]
+        assert sorted(rest) == sorted(wanted)
         assert (SMALL, "every-block") not in costs(tasks)
         assert ((SMALL, "every-block", "parity") in cells) is (phase == "parity")
 
