@@ -311,6 +311,7 @@ def _cut(value: Any) -> str:
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         "workload": {"name": "gpt", "seq_len": 192, "batch": 4},
+        "threads": 1,  # the browser has the other cores, so that the two do not disturb each other
         "shapes": [{"seq_len": 128}, {"seq_len": 192}],
         "plans": ["every-block", "every-2nd-block"],
         "timing": {"min_pairs": 7, "max_pairs": 15, "budget_s": 3},

@@ -2,9 +2,13 @@
 
 import sys
 
-from . import page_latency, study_cost
+from . import first_figures, page_latency, study_cost
 
-BENCHES = {"study-cost": study_cost.main, "page-latency": page_latency.main}
+BENCHES = {
+    "study-cost": study_cost.main,
+    "first-figures": first_figures.main,
+    "page-latency": page_latency.main,
+}
 
 
 def main() -> None:
