@@ -57,7 +57,7 @@ def _choices() -> ask.Choices:
     recipes, by_hand, curve = _plans(int(settings["blocks"]))
     lengths, batches = _shapes(workload)
     thresholds = _thresholds()
-    checkpoint, more, effort = _advanced(workload)
+    checkpoint, more, effort, precision = _advanced(workload)
     return ask.Choices(
         workload=workload,
         settings={**settings, **more},
@@ -69,6 +69,7 @@ def _choices() -> ask.Choices:
         thresholds=thresholds,
         checkpoint=checkpoint,
         effort=effort,
+        precision=precision,
     )
 
 
@@ -118,13 +119,22 @@ def _plans(blocks: int) -> tuple[list[str], list[int], bool]:
     st.subheader("Plans", anchor=False)
     st.caption("Each is a candidate compared with plain, which is always measured.")
     recipes = st.pills(
-        "Named plans",
-        ask.RECIPE_NAMES,
+        "Whole blocks",
+        ask.BLOCK_RECIPES,
         selection_mode="multi",
         default=["every-block", "every-2nd-block"],
         key="plans",
         wrap=True,
         bind="query-params",
+    )
+    finer = st.pills(
+        "Finer than blocks",
+        ask.FINER_RECIPES,
+        selection_mode="multi",
+        key="finer",
+        wrap=True,
+        bind="query-params",
+        help="Recompute parts of every block, or every block but what is kept of it.",
     )
     left, right = st.columns([1.2, 1], vertical_alignment="bottom")
     with left:
@@ -144,7 +154,7 @@ def _plans(blocks: int) -> tuple[list[str], list[int], bool]:
             help="Recompute the first 0, 1, 2 … all blocks in turn: saved bytes, peak and update "
             "time for each.",
         )
-    return list(recipes), [int(number) for number in by_hand], curve
+    return [*recipes, *finer], [int(number) for number in by_hand], curve
 
 
 def _shapes(workload: str) -> tuple[list[str], list[str]]:
@@ -214,7 +224,7 @@ def _thresholds() -> dict[str, float]:
     }
 
 
-def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str]:
     more: dict[str, Any] = {}
     fields = CheckpointSettings.model_fields
     with st.expander("Advanced"):
@@ -235,23 +245,28 @@ def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str]:
                 help="How many pairs of plain and recomputed updates are sampled: 7 to 15, 7 to 31, "
                 "or 15 to 101.",
             )  # fmt: skip
+        with left:
+            precision = st.selectbox(
+                "Precision", ("float32", "bfloat16"), key="precision", bind="query-params",
+                help=StudySpec.model_fields["precision"].description,
+            )  # fmt: skip
         if workload == "receipts":
-            with left:
+            with middle:
                 more["norm"] = st.selectbox(
                     "Norm", ("layer", "batch"), key="norm", bind="query-params",
                     help=ReceiptsSettings.model_fields["norm"].description,
                 )  # fmt: skip
-            with middle:
+            with right:
                 more["dropout"] = st.number_input(
                     "Dropout", value=0.1, step=0.05, key="dropout", bind="query-params",
                     help=ReceiptsSettings.model_fields["dropout"].description,
                 )  # fmt: skip
-    return {"variant": variant, "rng": rng}, more, effort
+    return {"variant": variant, "rng": rng}, more, effort, precision
 
 
 def _preview(spec: StudySpec) -> None:
     st.subheader("What will be measured", anchor=False)
-    sizes = sizes_of(spec.at(spec.shapes[-1]))
+    sizes = sizes_of(spec.at(spec.shapes[-1]), spec.precision)
     st.html(
         markup.facts(
             [
@@ -268,7 +283,10 @@ def _preview(spec: StudySpec) -> None:
             ask.shape_estimates(spec),
         )
     )
-    st.caption(f"Filled: recomputed. Hollow: kept. All figures here are estimated. {MB_NOTE}")
+    st.caption(
+        "Filled: recomputed. Half: recomputed in part. Hollow: kept. All figures here are estimated; "
+        f"–: not estimated yet. {MB_NOTE}"
+    )
 
 
 def _strip(spec: StudySpec) -> None:

@@ -200,11 +200,12 @@ def legality(workload: str, block: str | None, settings: tuple[str, ...], json_f
     from .checks.legality import check_legality
     from .terminal import photo_progress
     from .workloads import build, prepare
-    from .workloads.device import move, pick_device
+    from .workloads.device import cast, move, pick_device
 
     with photo_progress() as progress:
         prepare(spec.workload, home_folder(), progress)
-    job = move(build(spec.workload, spec.seed, home_folder()), pick_device(spec.device))
+    job = cast(build(spec.workload, spec.seed, home_folder()), spec.precision)
+    job = move(job, pick_device(spec.device))
     if block is not None and block not in job.blocks:
         raise InputError(f"--block: no block {block!r}; the blocks are {', '.join(job.blocks)}")
     found = check_legality(job, spec.checkpoint, spec.seed)

@@ -102,6 +102,7 @@ def _sweep(raw: dict[str, Any], sweep: str, origin: str) -> None:
     size, equals, text = sweep.partition("=")
     if sweep == "blocks":
         raw["plans"] = list(first_blocks(parse_spec(raw, origin).workload.blocks))
+        raw.pop("custom_plans", None)
     elif equals and text:
         raw["shapes"] = [{size: _yaml(value, f"--sweep {sweep}")} for value in text.split(",")]
     else:

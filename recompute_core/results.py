@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from .intervals import Interval, median, median_interval
-from .spec import StudySpec, Thresholds
+from .spec import Region, StudySpec, Thresholds
 
 FigureKind = Literal["measured", "estimated", "supplied"]
 
@@ -171,14 +171,14 @@ class Canary(Record):
 
     caught: bool
     block: str
-    """The block whose replay was broken."""
+    """FQN of the block, or the part of one, whose replay was broken."""
     break_: str = Field(alias="break", serialization_alias="break")
     """What was broken."""
     largest_relative_gap: float | None
     """The gap that parity saw."""
     largest_gradient_gap: float | None = None
     ran_at: str | None = None
-    """Shape key of the run that stands for this one: a block's canary runs once a study. None: here."""
+    """Shape key of the run that stands for this one: a module's canary runs once a study. None: here."""
 
     def caught_under(self, thresholds: Thresholds) -> bool:
         """Whether parity would catch it under these thresholds, which may be a what-if."""
@@ -275,6 +275,63 @@ class Memory(Record):
         """Peak allocated over the update, state included."""
         above = self.peak_above_state_bytes
         return None if above is None else self.state_bytes + above
+
+
+class PeakParts(Record):
+    """What the highest moment of an update is made of, in bytes."""
+
+    state: int
+    """Parameters, buffers, gradients, optimizer state and inputs; no plan changes them."""
+    blocks: int
+    """Made in the forward or a replay of the candidate blocks: what recomputing can touch."""
+    outside: int
+    """Made in the forward outside the blocks: embedding, head, logits, loss."""
+    backward: int
+    """Gradients on their way and temporaries of the backward pass."""
+    optimizer: int
+    """Temporaries of the optimizer's step."""
+
+    @property
+    def total(self) -> int:
+        return self.state + self.blocks + self.outside + self.backward + self.optimizer
+
+
+class Estimate(Record):
+    """What one update would keep and how high it would climb, found without allocating it."""
+
+    kind: FigureKind = "estimated"
+    source: str
+    saved_bytes: int
+    """Tensors kept for backward, once per storage, parameters and inputs left out."""
+    naive_saved_bytes: int
+    """The same, once per pointer, parameters and inputs included."""
+    parts: PeakParts
+    peak_at: PeakAt
+    timeline: Timeline
+    """Bytes alive from op to op; the seconds are numbers of ops."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def state_bytes(self) -> int:
+        """Alive between updates."""
+        return self.parts.state
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def peak_bytes(self) -> int:
+        """Highest moment of the update, state included."""
+        return self.parts.total
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def peak_above_state_bytes(self) -> int:
+        return self.parts.total - self.parts.state
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def ceiling(self) -> float:
+        """Share of the peak that recomputing could touch at all: what the blocks' forward made."""
+        return self.parts.blocks / self.parts.total
 
 
 class MemoryPair(Record):
@@ -375,7 +432,9 @@ class _Candidate(Record):
     """The sizes of this shape, `seq_len` and `batch` or `height`, `image_width` and `batch`."""
     shape_key: str
     blocks: tuple[str, ...]
-    """FQNs of the blocks it recomputes."""
+    """FQNs of the blocks it recomputes, in whole or in part."""
+    regions: tuple[Region, ...]
+    """What it recomputes, outer regions first."""
 
     @property
     def troubles(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from .errors import InputError
 
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
+Precision = Literal["float32", "bfloat16"]
 
 
 class Frozen(BaseModel):
@@ -129,6 +130,23 @@ class CheckpointSettings(Frozen):
     """`preserve` replays a block under the random state of its first forward; `ignore` does not."""
 
 
+Fqn = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^.\s]+(\.[^.\s]+)*$")]
+Op = Annotated[str, Field(max_length=200, pattern=r"^\w+\.\w+\.\w+(:(even|odd|\d+(,\d+)*))?$")]
+
+
+PlanName = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$")]
+
+
+class Region(Frozen):
+    """What is recomputed as one: a module, or modules that pass their first result on to the next."""
+
+    modules: Annotated[tuple[Fqn, ...], Field(min_length=1, max_length=1024)]
+    """FQNs, in the order they are called."""
+    keep: tuple[Op, ...] = ()
+    """Ops whose outputs are kept and not recomputed (selective): `aten.mm.default` for every call of
+    it in the region, `aten.mm.default:0,2` for those calls, `:even` and `:odd` for every second."""
+
+
 class TimingSettings(Frozen):
     """How long pairs of plain and recomputed updates are sampled."""
 
@@ -166,6 +184,8 @@ class StudySpec(Frozen):
     """Sizes that override the workload's, one mapping a shape: lengths, image shapes or batches."""
     plans: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)] = ("every-block",)
     """Plans compared with plain, by name."""
+    custom_plans: Annotated[dict[PlanName, tuple[Region, ...]], Field(max_length=64)] = {}
+    """Plans given as data, by the name that `plans` calls them: regions, outer before inner."""
     thresholds: Thresholds = Thresholds()
     """The gates, declared before the run."""
     checkpoint: CheckpointSettings = CheckpointSettings()
@@ -174,6 +194,8 @@ class StudySpec(Frozen):
     """How updates are timed."""
     optimizer: OptimizerSettings = OptimizerSettings()
     """The optimizer of the reference update."""
+    precision: Precision = "float32"
+    """Number format of weights, activations and gradients."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of weights, data and dropout."""
     device: Device = "auto"

@@ -4,14 +4,42 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 from recompute_core.errors import InputError
-from recompute_core.plans.names import RECIPES, block_numbers, first_blocks
+from recompute_core.plans.anatomy import Anatomy, anatomy_of
+from recompute_core.plans.names import (
+    RECIPES,
+    Regions,
+    first_blocks,
+    named_regions,
+    regions_of,
+    touched_blocks,
+)
 from recompute_core.spec import StudySpec, parse_spec, shape_key
 from recompute_core.workloads.sizes import sizes_of
 
-RECIPE_NAMES = tuple(recipe.name for recipe in RECIPES if recipe.name != "none")
+BlockState = Literal["recomputed", "partly", "kept"]
+"""What a plan does to a block: recomputes it whole, recomputes some of it, or keeps its activations."""
+
+
+def whole_blocks(regions: Regions, anatomy: Anatomy) -> tuple[str, ...]:
+    """FQNs of the blocks that are recomputed whole."""
+    named = {name for region in regions if not region.keep for name in region.modules}
+    return tuple(block for block in anatomy.names if block in named)
+
+
+def is_plain_blocks(regions: Regions, anatomy: Anatomy) -> bool:
+    """Whether a plan recomputes whole blocks, each by itself, and nothing else."""
+    return len(whole_blocks(regions, anatomy)) == len(regions) == sum(len(r.modules) for r in regions)
+
+
+_RECIPES = tuple(recipe.name for recipe in RECIPES if recipe.name != "none")
+BLOCK_RECIPES = tuple(
+    name for name in _RECIPES if is_plain_blocks(named_regions(name, Anatomy(8)), Anatomy(8))
+)
+FINER_RECIPES = tuple(name for name in _RECIPES if name not in BLOCK_RECIPES)
+"""Recipes below the level of blocks: parts of them, or blocks of which something is kept."""
 EFFORTS: dict[str, dict[str, float]] = {
     "quick": {"min_pairs": 7, "max_pairs": 15, "budget_s": 3},
     "normal": {"min_pairs": 7, "max_pairs": 31, "budget_s": 20},
@@ -36,6 +64,7 @@ class Choices:
     thresholds: dict[str, float] = field(default_factory=dict)
     checkpoint: dict[str, Any] = field(default_factory=dict)
     effort: str = "quick"
+    precision: str = "float32"
 
 
 def specification(choices: Choices) -> StudySpec:
@@ -48,13 +77,14 @@ def specification(choices: Choices) -> StudySpec:
             "thresholds": choices.thresholds,
             "checkpoint": choices.checkpoint,
             "timing": EFFORTS[choices.effort],
+            "precision": choices.precision,
         },
         "Set up",
     )
 
 
 def plans(choices: Choices) -> list[str]:
-    """Every chosen plan, one for each set of blocks."""
+    """Every chosen plan, those that recompute the same only once."""
     blocks = int(choices.settings["blocks"])
     named = list(choices.recipes)
     if choices.by_hand:
@@ -63,10 +93,10 @@ def plans(choices: Choices) -> list[str]:
         named += first_blocks(blocks)
     if not named:
         raise InputError("Plans: choose at least one plan, blocks by hand, or the selective curve")
-    sets: dict[tuple[int, ...], str] = {}
+    different: dict[Regions, str] = {}
     for name in named:
-        sets.setdefault(block_numbers(name, blocks), name)
-    return list(sets.values())
+        different.setdefault(named_regions(name, Anatomy(blocks)), name)
+    return list(different.values())
 
 
 def shapes(choices: Choices) -> list[dict[str, int]]:
@@ -118,21 +148,37 @@ def _photo(text: str) -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def saved_estimates(spec: StudySpec) -> list[tuple[str, tuple[int, ...], str]]:
-    """Each plan with its blocks and its estimated saved MB at the largest shape; plain first."""
-    sizes = max((sizes_of(spec.at(shape)) for shape in spec.shapes), key=lambda s: s.saved_bytes)
-    rows: list[tuple[str, tuple[int, ...], str]] = []
+def saved_estimates(spec: StudySpec) -> list[tuple[str, list[BlockState], str]]:
+    """Each plan with what it does to each block and its estimated saved MB at the largest shape.
+
+    Plain comes first. The closed form knows whole blocks only; finer plans have no figure here.
+    """
+    anatomy = anatomy_of(spec.workload)
+    every = [sizes_of(spec.at(shape), spec.precision) for shape in spec.shapes]
+    sizes = max(every, key=lambda s: s.saved_bytes)
+    rows = []
     for plan in ("none", *spec.plans):
-        chosen = block_numbers(plan, spec.workload.blocks)
-        rows.append((plan, chosen, f"{sizes.saved_with(len(chosen)) / 1e6:,.1f}"))
+        regions = regions_of(spec, plan)
+        known = is_plain_blocks(regions, anatomy)
+        saved = f"{sizes.saved_with(len(regions)) / 1e6:,.1f}" if known else "–"
+        rows.append((plan, block_states(regions, anatomy), saved))
     return rows
+
+
+def block_states(regions: Regions, anatomy: Anatomy) -> list[BlockState]:
+    """What a plan does to each block, in the order of forward."""
+    whole, touched = whole_blocks(regions, anatomy), touched_blocks(regions, anatomy)
+    return [
+        "recomputed" if name in whole else "partly" if name in touched else "kept"
+        for name in anatomy.names
+    ]
 
 
 def shape_estimates(spec: StudySpec) -> list[list[str]]:
     """Each shape with what plain keeps and its peak, in MB, estimated."""
     rows = []
     for shape in spec.shapes:
-        sizes = sizes_of(spec.at(shape))
+        sizes = sizes_of(spec.at(shape), spec.precision)
         rows.append(
             [
                 shape_key(spec.at(shape)),

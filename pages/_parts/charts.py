@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from recompute_core.plans.anatomy import anatomy_of
+from recompute_core.plans.names import first_blocks, named_regions
 from recompute_core.results import Judged, Measured, Memory, Proven, StudyResult
 
 from .palette import Palette
@@ -233,18 +235,23 @@ class Stop:
 
 def selective(result: StudyResult, shape: str) -> list[Stop]:
     """0, 1, 2 … first blocks recomputed at one shape; empty with fewer than two."""
+    anatomy = anatomy_of(result.spec.workload)
+    curve = {
+        number: named_regions(plan, anatomy)
+        for number, plan in enumerate(first_blocks(anatomy.blocks), start=1)
+    }
     stops: dict[int, Stop] = {}
     for one in result.judged:
         candidate = one.candidate
-        names = tuple(f"blocks.{i}" for i in range(len(candidate.blocks)))
-        if candidate.shape_key != shape or candidate.blocks != names:
+        count = len(candidate.regions)
+        if candidate.shape_key != shape or candidate.regions != curve.get(count):
             continue
         if not isinstance(candidate, Measured | Proven) or candidate.memory is None:
             continue
         plain, own, timing = candidate.memory.plain, candidate.memory.candidate, candidate.timing
         stops.setdefault(0, Stop(0, plain.saved_bytes / 1e6, _mb(plain.peak_bytes), 1.0, (1.0, 1.0)))
-        stops[len(names)] = Stop(
-            len(names),
+        stops[count] = Stop(
+            count,
             own.saved_bytes / 1e6,
             _mb(own.peak_bytes),
             timing.ratio_median if timing else None,

@@ -10,6 +10,7 @@ from html import escape
 from recompute_core.gates import GATE_NAMES
 from recompute_core.results import Gate, Judged, Outcome, Verdict
 
+from .ask import BlockState
 from .palette import VERDICT_MARK, Mark
 from .progress import GridCell, State, Step, is_open
 from .words import (
@@ -217,15 +218,15 @@ def _grid_cell(one: GridCell) -> str:
 # --- set up ------------------------------------------------------------------------------
 
 
-def block_map(plans: Sequence[tuple[str, Sequence[int], str]], blocks: int) -> str:
-    """What each plan does to each block: filled is recomputed, hollow is kept."""
+def block_map(plans: Sequence[tuple[str, Sequence[BlockState], str]], blocks: int) -> str:
+    """What each plan does to each block: filled is recomputed, half in part, hollow is kept."""
     heads = "".join(f'<th scope="col" class="rs-mid">{number}</th>' for number in range(blocks))
     rows = "".join(
         f'<tr><th scope="row" title="{escape(name)}">{escape(plan_label(name))}</th>'
         f'<td class="rs-num">{escape(saved)}</td>'
-        + "".join(_block(number in chosen, number) for number in range(blocks))
+        + "".join(_block(state, number) for number, state in enumerate(states))
         + "</tr>"
-        for name, chosen, saved in plans
+        for name, states, saved in plans
     )
     return (
         '<div class="rs-scroll" tabindex="0" role="region" aria-label="Blocks of each plan">'
@@ -235,10 +236,17 @@ def block_map(plans: Sequence[tuple[str, Sequence[int], str]], blocks: int) -> s
     )
 
 
-def _block(recomputed: bool, number: int) -> str:
-    word = "recomputed" if recomputed else "kept"
+_BLOCK_WORDS: dict[BlockState, str] = {
+    "recomputed": "recomputed",
+    "partly": "recomputed in part",
+    "kept": "kept",
+}
+
+
+def _block(state: BlockState, number: int) -> str:
+    word = _BLOCK_WORDS[state]
     return (
-        f'<td class="rs-mid"><i class="rs-block rs-block-{word}" title="block {number}: {word}">'
+        f'<td class="rs-mid"><i class="rs-block rs-block-{state}" title="block {number}: {word}">'
         f'<span class="rs-vh">{word}</span></i></td>'
     )
 

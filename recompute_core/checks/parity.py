@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from ..plans.apply import Call, Wrap, applied, recompute
+from ..plans.names import Regions
 from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed
-from ..spec import CheckpointSettings, StudySpec
+from ..spec import CheckpointSettings, Region, StudySpec
 from ..workloads.job import Job
-from .snapshot import Snapshot, compare, fixed_update
+from .snapshot import Observed, Snapshot, compare, fixed_update
 
 Build = Callable[[], Job]
 """Makes a fresh job; every update starts from one."""
@@ -23,16 +24,18 @@ def check_noise(build: Build, spec: StudySpec, reference: Snapshot) -> Noise:
     return Noise(gaps=compare(reference, again.tensors))
 
 
-def check_canary(build: Build, spec: StudySpec, reference: Snapshot, blocks: tuple[str, ...]) -> Canary:
-    """Break the replay of the plan's first block on purpose, and see whether parity catches it."""
+def check_canary(build: Build, spec: StudySpec, reference: Snapshot, regions: Regions) -> Canary:
+    """Break the replay of the plan's first module on purpose, and see whether parity catches it."""
     job = build()
-    put_on = partial(applied, job.model, blocks[:1], spec.checkpoint, wrap=_breaking(spec.checkpoint))
+    module = regions[0].modules[0]
+    alone = (Region(modules=(module,)),)
+    put_on = partial(applied, job.model, alone, spec.checkpoint, wrap=_breaking(spec.checkpoint))
     found = fixed_update(job, spec.optimizer, spec.seed, put_on)
     broken = Comparison(gaps=compare(reference, found.tensors))
     return Canary(
         caught=bool(broken.failures(spec.thresholds)),
-        block=blocks[0],
-        break_="every second feature of the replayed block's input is 1 % too large",
+        block=module,
+        break_="every second feature of the replay's input is 1 % too large",
         largest_relative_gap=broken.largest_relative_gap,
         largest_gradient_gap=broken.largest_gradient_gap,
     )
@@ -71,24 +74,20 @@ def check_parity(
     build: Build,
     spec: StudySpec,
     reference: Snapshot,
-    blocks: tuple[str, ...],
+    regions: Regions,
     noise_floor: float | None,
     plain_calls: dict[str, int],
 ) -> Parity:
     """The plan's update against the reference, under the thresholds declared in `spec`.
 
     `plain_calls` are the forward calls of each block in the reference. Raises RuntimeError when the
-    plan's blocks, and no others, were not called again: then nothing was recomputed.
+    plan did not recompute what it says: a region was not replayed, or a block outside them was.
     """
     job = build()
-    put_on = partial(applied, job.model, blocks, spec.checkpoint)
-    found = fixed_update(job, spec.optimizer, spec.seed, put_on)
-    for name, calls in found.block_calls.items():
-        if (calls > plain_calls[name]) != (name in blocks):
-            raise RuntimeError(
-                f"{name} was called {calls} times, and {plain_calls[name]} times in plain: "
-                f"the plan did not recompute what it says"
-            )
+    named = {name for region in regions for name in region.modules}
+    put_on = partial(applied, job.model, regions, spec.checkpoint)
+    found = fixed_update(job, spec.optimizer, spec.seed, put_on, sorted(named))
+    _check_replays(found, regions, {k: v for k, v in plain_calls.items() if k not in named})
     comparison = Comparison(gaps=compare(reference, found.tensors))
     failed = comparison.failures(spec.thresholds)
     facts: dict[str, Any] = {
@@ -98,3 +97,19 @@ def check_parity(
         "flops": found.flops,
     }
     return ParityFailed(failed=failed, **facts) if failed else ParityPassed(**facts)
+
+
+def _check_replays(found: Observed, regions: Regions, left_alone: dict[str, int]) -> None:
+    """`left_alone` are the plain calls of the blocks that no region names."""
+    for region in regions:
+        if not found.replays[region.modules[0]]:
+            raise RuntimeError(
+                f"{region.modules[0]} was not called again in backward: "
+                "the plan did not recompute what it says"
+            )
+    for name, calls in left_alone.items():
+        if found.block_calls[name] != calls:
+            raise RuntimeError(
+                f"{name} was called {found.block_calls[name]} times, and {calls} times in plain: "
+                "the plan recomputed what it does not name"
+            )

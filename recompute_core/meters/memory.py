@@ -6,22 +6,21 @@ CUDA and XPU: the allocator's own peak counters, reset before every update. MPS 
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
-from torch.utils._pytree import tree_leaves
 
-from ..plans.apply import Applied, Call, shadowed
+from ..plans.apply import Applied
 from ..results import Memory, ParityPassed
 from ..workloads.device import synchronize
 from ..workloads.job import Job
 from ..workloads.update import Mark, allocate_state, state_tensors, storage_bytes, unmarked, update
+from .marks import marked_blocks
 from .saved import SavedBytes
-from .timeline import BACK, BLOCK, END, MARK, REPLAY, Trace, peak_at, thin
+from .timeline import MARK, Trace, peak_at, thin
 
 Run = Callable[[Mark], object]
 
@@ -53,7 +52,7 @@ def measure_memory(
             update(job, optimizer, metered)
 
     # Blocks are marked first, so that a plan of the variant `forward` wraps the marks and replays show.
-    with _marked_blocks(job) if device.type == "cpu" else nullcontext(), applied():
+    with marked_blocks(job, _mark) if device.type == "cpu" else nullcontext(), applied():
         if device.type == "cpu":
             found = _cpu(run, state_bytes)
         elif device.type == "mps":
@@ -94,39 +93,6 @@ def _cpu(run: Run, state_bytes: int) -> dict[str, Any]:
 def _mark(label: str) -> None:
     with record_function(MARK + label):
         pass
-
-
-@contextmanager
-def _marked_blocks(job: Job) -> Iterator[None]:
-    """Within the context each block's forward, replay and backward leave a mark in the profile."""
-    with ExitStack() as stack:
-        for name in job.blocks:
-            module = job.model.get_submodule(name)
-            stack.enter_context(shadowed(module, "forward", _marking(name, module.forward)))
-        yield
-
-
-def _marking(name: str, call: Call) -> Call:
-    seen = False
-
-    def marking(*args: Any, **kwargs: Any) -> Any:
-        nonlocal seen
-        first, seen = not seen, True
-        _mark((BLOCK if first else REPLAY) + name)
-        result = call(*args, **kwargs)
-        if first:
-            _mark(END + name)
-            _mark_backward(name, result)
-        return result
-
-    return marking
-
-
-def _mark_backward(name: str, result: Any) -> None:
-    for leaf in tree_leaves(result):
-        if isinstance(leaf, Tensor) and leaf.requires_grad:
-            leaf.register_hook(lambda _: _mark(BACK + name))  # type: ignore[no-untyped-call]
-            return
 
 
 # --- accelerators --------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from types import TracebackType
 import torch
 from torch import Tensor
 
+from ..plans.apply import hearing_kept
+
 
 class SavedBytes:
     """Counts saved tensors while it is entered, in two ways; each entry starts from zero.
@@ -19,9 +21,9 @@ class SavedBytes:
     """
 
     def __init__(self, own: Iterable[Tensor]) -> None:
-        self._own = {tensor.untyped_storage().data_ptr() for tensor in own}
+        self._own = {_storage(tensor) for tensor in own}
         self._storages: dict[int, int] = {}
-        self._pointers: dict[int, int] = {}
+        self._pointers: dict[tuple[int, int], int] = {}
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda packed: packed)
 
     @property
@@ -35,16 +37,18 @@ class SavedBytes:
         return sum(self._pointers.values())
 
     def _pack(self, tensor: Tensor) -> Tensor:
-        self._pointers[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._own:
-            self._storages[storage.data_ptr()] = storage.nbytes()
+        storage = _storage(tensor)
+        self._pointers[storage, int(tensor.storage_offset())] = tensor.numel() * tensor.element_size()
+        if storage not in self._own:
+            self._storages[storage] = tensor.untyped_storage().nbytes()
         return tensor
 
     def __enter__(self) -> "SavedBytes":
         self._storages.clear()
         self._pointers.clear()
         self._hooks.__enter__()
+        self._selective = hearing_kept(self._pack)
+        self._selective.__enter__()
         return self
 
     def __exit__(
@@ -53,4 +57,10 @@ class SavedBytes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._selective.__exit__(kind, error, trace)
         self._hooks.__exit__(kind, error, trace)
+
+
+def _storage(tensor: Tensor) -> int:
+    """The identity of a tensor's storage; that of its data pointer, which a fake tensor lacks."""
+    return int(tensor.untyped_storage()._cdata)

@@ -6,11 +6,10 @@ from itertools import accumulate
 from typing import Any
 
 from ..results import PeakAt, Timeline
+from .marks import BACK, BLOCK, END, PHASES, REPLAY
 
 MARK = "recompute-studio:"
 """Prefix of the profiler ranges that mark phases and blocks."""
-BLOCK, REPLAY, BACK, END = "block ", "replay ", "backward of ", "end of "
-_PHASES = ("zero_grad", "forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,18 @@ def peak_at(trace: Trace) -> PeakAt | None:
         return None
     moment = trace.times[trace.alive.index(trace.peak)]
     phase, module, replaying = "zero_grad", None, False
+    replayed: set[str] = set()
     for at, label in trace.marks:
         if at > moment:
             break
-        if label in _PHASES:
+        if label in PHASES:
             phase, module, replaying = label, None, False
         elif label.startswith(REPLAY):
             module, replaying = label.removeprefix(REPLAY), True
+            replayed.add(module)
         elif label.startswith(BACK):
-            name = label.removeprefix(BACK)
-            replaying = replaying and name == module
-            module = name
+            module = label.removeprefix(BACK)
+            replaying = module in replayed  # blocks that are one come back together
         elif label.startswith(END):
             module = None
         else:

@@ -1,8 +1,10 @@
 """Putting a plan on a model and taking it off again, leaving the very same model.
 
-A plan shadows one method of each block on the instance: `_call_impl` for the variant `call` (the
-module's hooks are recomputed too) or `forward` for the variant `forward` (hooks run once). No module
-is wrapped, so FQNs, parameters and state dicts stay as they are.
+A plan shadows one method of each module it names on the instance: `_call_impl` for the variant `call`
+(the module's hooks are recomputed too) or `forward` for the variant `forward` (hooks run once). No
+module is wrapped, so FQNs, parameters and state dicts stay as they are. Selective regions use torch's
+`create_selective_checkpoint_contexts`. A region of several modules runs them all when the first one is
+called; the others then hand on what they are given, and raise where that is something else.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,10 +12,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from torch import nn
-from torch.utils.checkpoint import checkpoint
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
-from ..spec import CheckpointSettings
+from ..errors import InputError
+from ..spec import CheckpointSettings, Region
+from .names import Regions
 
 Call = Callable[..., Any]
 Wrap = Callable[[Call], Call]
@@ -21,8 +32,16 @@ Applied = Callable[[], AbstractContextManager[None]]
 """Puts a plan on a model for as long as the context lasts."""
 
 
-def recompute(settings: CheckpointSettings) -> Wrap:
-    """What turns a block's call into a recomputed one (`torch.utils.checkpoint`, non-reentrant)."""
+def recompute(settings: CheckpointSettings, keep: tuple[str, ...] = ()) -> Wrap:
+    """What turns a call into a recomputed one (`torch.utils.checkpoint`, non-reentrant).
+
+    `keep` are the ops whose outputs a selective replay takes from the forward, as in `Region.keep`.
+    Raises InputError when torch has none of them.
+    """
+    kept = _parse(keep)
+    if keep and not kept:
+        raise InputError(f"plan: torch has none of the ops to keep: {', '.join(keep)}")
+    context: dict[str, Any] = {"context_fn": partial(_selective, kept)} if kept else {}
 
     def wrap(call: Call) -> Call:
         return partial(
@@ -31,6 +50,7 @@ def recompute(settings: CheckpointSettings) -> Wrap:
             use_reentrant=False,
             preserve_rng_state=settings.rng == "preserve",
             early_stop=settings.early_stop,
+            **context,
         )
 
     return wrap
@@ -39,21 +59,34 @@ def recompute(settings: CheckpointSettings) -> Wrap:
 @contextmanager
 def applied(
     model: nn.Module,
-    blocks: tuple[str, ...],
+    regions: Regions,
     settings: CheckpointSettings,
     wrap: Wrap | None = None,
 ) -> Iterator[None]:
-    """Within the context, the named blocks (FQNs) of `model` are recomputed in backward.
+    """Within the context, the regions of `model` are recomputed in backward.
 
     `wrap` replaces the way a call is recomputed; the canary uses it to break one on purpose.
+    Raises InputError for a module that the model does not have.
     """
-    wrap = wrap or recompute(settings)
     method = "_call_impl" if settings.variant == "call" else "forward"
     with ExitStack() as stack:
-        for name in blocks:
-            module = model.get_submodule(name)
-            stack.enter_context(shadowed(module, method, wrap(getattr(module, method))))
+        for region in reversed(regions):  # inner regions first: an outer one wraps what they have made
+            modules = [module_named(model, name) for name in region.modules]
+            wrapped = wrap or recompute(settings, region.keep)
+            if len(modules) == 1:
+                call = wrapped(getattr(modules[0], method))
+                stack.enter_context(shadowed(modules[0], method, call))
+            else:
+                stack.enter_context(_chained(region, modules, method, wrapped))
         yield
+
+
+def module_named(model: nn.Module, name: str) -> nn.Module:
+    """The module of this FQN; raises InputError when there is none."""
+    try:
+        return model.get_submodule(name)
+    except AttributeError:
+        raise InputError(f"plan: the model has no module {name!r}") from None
 
 
 @contextmanager
@@ -68,3 +101,123 @@ def shadowed(module: nn.Module, method: str, replacement: Call) -> Iterator[None
             delattr(module, method)
         else:
             setattr(module, method, earlier)
+
+
+# --- several modules as one ----------------------------------------------------------------------
+
+
+@contextmanager
+def _chained(region: Region, modules: list[nn.Module], method: str, wrap: Wrap) -> Iterator[None]:
+    calls = [getattr(module, method) for module in modules]
+    handed: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+
+    def all_of_them(x: Any, *rest: Any, **named: Any) -> Any:
+        for call in calls:
+            x = call(x, *rest, **named)
+        return x
+
+    whole = wrap(all_of_them)
+
+    def first(x: Any, *rest: Any, **named: Any) -> Any:
+        result = whole(x, *rest, **named)
+        handed[:] = [(result, rest, named)]
+        return result
+
+    def later(name: str, last: bool, x: Any, *rest: Any, **named: Any) -> Any:
+        result, *others = handed[0] if handed else (None, None, None)
+        if x is not result or not _same(others, [rest, named]):
+            raise RuntimeError(
+                f"{name} is not called with the result of {region.modules[0]} and the same other "
+                "arguments, so the two cannot be recomputed as one"
+            )
+        if last:
+            handed.clear()
+        return x
+
+    with ExitStack() as stack:
+        stack.enter_context(shadowed(modules[0], method, first))
+        for name, module in zip(region.modules[1:], modules[1:], strict=True):
+            passing = partial(later, name, name == region.modules[-1])
+            stack.enter_context(shadowed(module, method, passing))
+        yield
+
+
+def _same(others: list[Any], given: list[Any]) -> bool:
+    (rest, named), (rest_now, named_now) = others, given
+    return (
+        len(rest) == len(rest_now)
+        and all(a is b for a, b in zip(rest, rest_now, strict=True))
+        and named.keys() == named_now.keys()
+        and all(named[key] is named_now[key] for key in named)
+    )
+
+
+# --- selective ------------------------------------------------------------------------------------
+
+Kept = dict[Any, list[Callable[[int], bool]]]
+"""Op -> what says whether its n-th call in the region is kept; one of them is enough."""
+
+
+def _parse(keep: tuple[str, ...]) -> Kept:
+    kept: Kept = {}
+    for entry in keep:
+        name, _, calls = entry.partition(":")
+        operator = _operator(name)
+        if operator is not None:
+            kept.setdefault(operator, []).append(_chosen(calls))
+    return kept
+
+
+def _operator(name: str) -> Any:
+    """torch's operator of this name, e.g. `aten.mm.default`; None where this build has none."""
+    namespace, packet, overload = name.split(".")
+    found = getattr(getattr(torch.ops, namespace), packet, None)
+    return getattr(found, overload, None)
+
+
+def _chosen(calls: str) -> Callable[[int], bool]:
+    if not calls:
+        return lambda number: True
+    if calls in ("even", "odd"):
+        return lambda number: number % 2 == (calls == "odd")
+    numbers = frozenset(map(int, calls.split(",")))
+    return numbers.__contains__
+
+
+def _selective(kept: Kept) -> tuple[Any, Any]:
+    """Fresh contexts for one call of a region: its calls of each op are numbered from 0."""
+    seen: dict[Any, int] = {}
+
+    def policy(
+        call: SelectiveCheckpointContext, operator: Any, *args: Any, **kwargs: Any
+    ) -> CheckpointPolicy:
+        if operator not in kept:
+            return CheckpointPolicy.PREFER_RECOMPUTE
+        number = seen.get(operator, 0)
+        seen[operator] = number + 1
+        if not any(chosen(number) for chosen in kept[operator]):
+            return CheckpointPolicy.PREFER_RECOMPUTE
+        for leaf in tree_leaves(call.op_output):
+            if isinstance(leaf, Tensor):
+                for hear in _HEARERS:
+                    hear(leaf)
+        return CheckpointPolicy.MUST_SAVE
+
+    contexts: tuple[Any, Any] = create_selective_checkpoint_contexts(policy)  # type: ignore[no-untyped-call]
+    return contexts
+
+
+_HEARERS: list[Callable[[Tensor], object]] = []
+
+
+@contextmanager
+def hearing_kept(hear: Callable[[Tensor], object]) -> Iterator[None]:
+    """Within the context `hear` is told of each tensor that a selective region keeps.
+
+    torch holds those beside the autograd graph, where no saved-tensor hook sees them.
+    """
+    _HEARERS.append(hear)
+    try:
+        yield
+    finally:
+        _HEARERS.remove(hear)

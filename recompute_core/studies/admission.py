@@ -6,16 +6,18 @@ import psutil
 
 from ..errors import InputError
 from ..gates import megabytes
-from ..plans.names import block_numbers
+from ..plans.custom import check_custom_plans
+from ..plans.names import regions_of
 from ..spec import StudySpec, shape_key
 from ..workloads.sizes import sizes_of
 
 
 def admit(spec: StudySpec, home: Path) -> None:
-    """Raises InputError when a plan is unknown, a shape is beyond memory, or photos are unusable."""
+    """Raises InputError when a plan cannot run, a shape is beyond memory, or photos are unusable."""
+    check_custom_plans(spec)
     for index, plan in enumerate(spec.plans):
         try:
-            block_numbers(plan, spec.workload.blocks)
+            regions_of(spec, plan)
         except InputError as error:
             raise InputError(f"plans[{index}]: {error}") from None
     _check_memory(spec)
@@ -39,7 +41,7 @@ def _check_memory(spec: StudySpec) -> None:
         return  # an accelerator's memory is known only where torch is loaded
     there = psutil.virtual_memory().total
     for index, shape in enumerate(spec.shapes):
-        needed = sizes_of(spec.at(shape)).plain_peak_bytes
+        needed = sizes_of(spec.at(shape), spec.precision).plain_peak_bytes
         if needed > there:
             raise InputError(
                 f"shapes[{index}] ({shape_key(spec.at(shape))}): plain needs about "

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ..gates import candidate_sentence, gap_words, judge, study_sentence, study_verdict
+from ..plans.names import regions_of
 from ..results import (
     Candidate,
     Judged,
@@ -79,6 +80,7 @@ def _candidate(spec: StudySpec, book: Book, shape: dict[str, int], plan: str) ->
         "shape": {name: getattr(settings, name) for name in size_fields(settings.name)},
         "shape_key": key,
         "blocks": blocks,
+        "regions": regions_of(spec, plan),
     }
     refused = _refused(spec, book, key, plan, facts)
     if refused is not None:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import Cancelled, InputError, StoreError
+from ..plans.names import regions_of
 from ..results import Canary
 from .assemble import assemble
 from .engine import Garbled, LocalEngine, LocalWorker
-from .flow import PLAIN, Book, CellKey, Task, block_names, next_task
+from .flow import Book, CellKey, Task, broken_module, next_task
 from .locks import Lock, machine_lock
 from .store import Status, Store
 from .worker import Assignment
@@ -114,7 +115,7 @@ class _Driver:
             Assignment(
                 spec=self._spec,
                 shape=task.shape,
-                blocks=() if task.plan == PLAIN else block_names(self._spec, task.plan),
+                regions=regions_of(self._spec, task.plan),
                 phases=task.phases,
                 home=self._store.home,
                 reference=self._reference(task.shape_key),
@@ -134,7 +135,7 @@ class _Driver:
         listening.end(why)
 
     def _canary_of(self, task: Task) -> Canary | None:
-        return self._book().canary_of(block_names(self._spec, task.plan)[0])
+        return self._book().canary_of(broken_module(self._spec, task.plan))
 
     def _take_over(self, task: Task, canary: Canary) -> None:
         """Let a canary that was caught earlier stand for this candidate's."""

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ..plans.names import block_numbers, plan_hash
+from ..plans.anatomy import anatomy_of
+from ..plans.names import plan_hash, regions_of, touched_blocks
 from ..results import Canary, Legality, Noise, ParityPassed, Record, Reference
 from ..spec import StudySpec, shape_key
 from .store import Cell, Phase
@@ -71,12 +72,12 @@ class Book:
     def canary(self, shape: str, plan: str) -> Canary | None:
         return self._read(Canary, shape, plan, "canary")
 
-    def canary_of(self, block: str) -> Canary | None:
-        """A canary in this block that was caught earlier in the study, at whatever shape."""
+    def canary_of(self, module: str) -> Canary | None:
+        """A canary in this module that was caught earlier in the study, at whatever shape."""
         for shape, plan, phase in self.cells:
             if phase == "canary":
                 canary = self.canary(shape, plan)
-                if canary is not None and canary.caught and canary.block == block:
+                if canary is not None and canary.caught and canary.block == module:
                     return canary.model_copy(update={"ran_at": canary.ran_at or shape})
         return None
 
@@ -100,13 +101,17 @@ class Book:
 
 
 def block_names(spec: StudySpec, plan: str) -> tuple[str, ...]:
-    """FQNs of the blocks that a plan recomputes in this study's workload."""
-    count = spec.workload.blocks
-    return tuple(f"blocks.{number}" for number in block_numbers(plan, count))
+    """FQNs of the blocks that a plan recomputes in this study's workload, in whole or in part."""
+    return touched_blocks(regions_of(spec, plan), anatomy_of(spec.workload))
+
+
+def broken_module(spec: StudySpec, plan: str) -> str:
+    """FQN of the module whose replay a plan's canary breaks: the first that it recomputes."""
+    return regions_of(spec, plan)[0].modules[0]
 
 
 def hash_of(spec: StudySpec, plan: str) -> str:
-    return plan_hash(block_names(spec, plan), spec.checkpoint)
+    return plan_hash(regions_of(spec, plan), spec.checkpoint)
 
 
 def next_task(spec: StudySpec, book: Book) -> Task | None:

@@ -34,7 +34,7 @@ def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
     seconds, peak = _IMPORT_S, 0
     timing = spec.timing
     for shape in spec.shapes:
-        sizes = sizes_of(spec.at(shape))
+        sizes = sizes_of(spec.at(shape), spec.precision)
         update_s = sizes.flops / speed
         peak = max(peak, sizes.plain_peak_bytes)
         pair_s = update_s * (1 + _RECOMPUTED)

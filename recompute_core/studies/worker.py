@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from pydantic import BaseModel, ConfigDict
 
 from ..results import ParityPassed, Record, Reference
-from ..spec import StudySpec
+from ..spec import Region, StudySpec
 from .environment import check_same_environment, describe_environment
 from .store import Phase
 
@@ -22,8 +22,8 @@ class Assignment(BaseModel):
 
     spec: StudySpec
     shape: dict[str, int]
-    blocks: tuple[str, ...]
-    """FQNs that the plan recomputes; empty for plain."""
+    regions: tuple[Region, ...]
+    """What the plan recomputes; empty for plain."""
     phases: tuple[Phase, ...]
     home: Path
     reference: Path
@@ -62,7 +62,7 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     import torch
 
     from .. import workloads
-    from ..workloads.device import move, pick_device
+    from ..workloads.device import cast, move, pick_device
 
     spec = task.spec
     if spec.threads:
@@ -71,7 +71,7 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     settings = spec.at(task.shape)
 
     def build() -> Any:
-        return move(workloads.build(settings, spec.seed, task.home), device)
+        return move(cast(workloads.build(settings, spec.seed, task.home), spec.precision), device)
 
     here = describe_environment(device)
     check_same_environment(task.environment, here)
@@ -95,9 +95,9 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
         if phase == "noise":
             return parity.check_noise(build, spec, reference)
         if phase == "canary":
-            return parity.check_canary(build, spec, reference, task.blocks)
+            return parity.check_canary(build, spec, reference, task.regions)
         return parity.check_parity(
-            build, spec, reference, task.blocks, task.noise_floor, task.plain.block_calls
+            build, spec, reference, task.regions, task.noise_floor, task.plain.block_calls
         )
     return _cost(phase, build, task, say)
 
@@ -136,7 +136,7 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
         raise RuntimeError(f"{phase} was asked for without a proof of parity")
     job = build()
     optimizer = make_optimizer(job.model, task.spec.optimizer)
-    put_on = partial(applied, job.model, task.blocks, task.spec.checkpoint)
+    put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
     seed_everything(task.spec.seed)
     if phase == "memory":
         return measure_memory(job, optimizer, put_on, task.proof)

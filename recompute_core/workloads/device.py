@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from ..errors import InputError
-from ..spec import Device
+from ..spec import Device, Precision
 from .job import Job
 
 
@@ -31,6 +31,13 @@ def synchronize(device: torch.device) -> None:
     """Wait until the device has finished what was queued on it; nothing to wait for on a CPU."""
     if device.type != "cpu":
         torch.accelerator.synchronize(device)
+
+
+def cast(job: Job, precision: Precision) -> Job:
+    """The job with its parameters, its buffers and the floating tensors of its batch in `precision`."""
+    dtype: torch.dtype = getattr(torch, precision)
+    batch = tuple(t.to(dtype) if t.is_floating_point() else t for t in job.batch)
+    return replace(job, model=job.model.to(dtype), batch=batch)
 
 
 def move(job: Job, device: torch.device) -> Job:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,8 @@ class Job:
     batch: tuple[Tensor, ...]
     blocks: tuple[str, ...]
     """FQNs of the candidate blocks, in the order of forward."""
+    outside: tuple[str, ...] = field(default=(), kw_only=True)
+    """FQNs of modules outside the blocks that a plan may recompute too."""
     tokens: int
     """Positions a parameter sees in one update, for the 6 x parameters x tokens envelope."""
     data_digest: str | None = None

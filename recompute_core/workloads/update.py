@@ -78,5 +78,5 @@ def state_tensors(job: Job, optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 def storage_bytes(tensors: list[Tensor]) -> int:
     """Bytes of the distinct storages behind `tensors`."""
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
+    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}
     return sum(storages.values())

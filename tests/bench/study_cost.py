@@ -18,6 +18,7 @@ LIMIT = 1.6
 def bare_steps_s(steps: int) -> dict[str, float]:
     """Seconds of `steps` plain and `steps` recomputed steps at each length, by shape key."""
     from recompute_core.plans.apply import applied
+    from recompute_core.plans.names import regions_of
     from recompute_core.spec import shape_key
     from recompute_core.workloads import build
 
@@ -28,9 +29,9 @@ def bare_steps_s(steps: int) -> dict[str, float]:
         job = build(settings, spec.seed, Path())
         started = time.perf_counter()
         for _ in range(steps):
-            for blocks in ((), job.blocks):
+            for plan in ("none", "every-block"):
                 job.model.zero_grad(set_to_none=False)
-                with applied(job.model, blocks, spec.checkpoint):
+                with applied(job.model, regions_of(spec, plan), spec.checkpoint):
                     _, loss = job.model(*job.batch)
                     loss.backward()
         seconds[shape_key(settings)] = time.perf_counter() - started

@@ -117,6 +117,12 @@ def test_a_study_of_another_version_hides_no_other(home: Path) -> None:
         (["study", "--preset", "quick", "--set", "workload.batch=0"], 2, "workload.batch"),
         (["study", "--preset", "quick", "--set", "workload.seq_len=99999999"], 2, "this machine has"),
         (["study", "--preset", "quick", "--set", "plans=[blocks:9]"], 2, "the blocks are 0 to 5"),
+        (
+            ["study", "--preset", "quick", "--set", "custom_plans={mine: [{modules: [norm]}]}"],
+            2,
+            "custom_plans.mine: plans does not name it",
+        ),
+        (["study", "--preset", "quick", "--set", "precision=float16"], 2, "'float32' or 'bfloat16'"),
         (["study", "--preset", "quick", "--json", "/nowhere/x.json"], 2, "cannot be written"),
         (["study", "--preset", "quick", "--wrong"], 2, "No such option"),
         (["resume", "20260101-000000-0000"], 2, "no study '20260101-000000-0000'"),

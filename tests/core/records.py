@@ -18,6 +18,7 @@ from recompute_core.results import (
     Refused,
     Timing,
 )
+from recompute_core.spec import Region
 
 SAME = Gap(part="grad", name="w", absolute=0.0, relative=0.0)
 OFF = Gap(part="grad", name="w", absolute=0.5, relative=0.25)
@@ -62,6 +63,7 @@ def facts(plan: str = "every-block", seq_len: int = 128) -> dict[str, Any]:
         "shape": {"seq_len": seq_len, "batch": 4},
         "shape_key": f"T={seq_len} B=4",
         "blocks": ("blocks.0",),
+        "regions": (Region(modules=("blocks.0",)),),
     }
 
 

@@ -21,7 +21,7 @@ def _sabotaged(trouble: Callable[[], Any], *phases: str) -> Callable[..., None]:
         honest = worker._do
 
         def do(phase: Any, task: Any, *rest: Any) -> Any:
-            if phase in phases and task.blocks:
+            if phase in phases and task.regions:
                 trouble()
             return honest(phase, task, *rest)
 

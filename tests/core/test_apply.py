@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from recompute_core.errors import InputError
 from recompute_core.plans.apply import Call, applied, shadowed
 from recompute_core.spec import CheckpointSettings
 from recompute_core.workloads.job import Job
-from tests.core.toys import mlps
+from tests.core.toys import each, mlps
 
 VARIANTS = ["call", "forward"]
 
@@ -57,7 +58,7 @@ def calls_of(job: Job, name: str) -> Iterator[int]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_taken_off_the_model_is_the_same(job: Job, variant: str) -> None:
     before = state(job.model)
-    with applied(job.model, job.blocks, CheckpointSettings(variant=variant)):
+    with applied(job.model, each(*job.blocks), CheckpointSettings(variant=variant)):
         on = state(job.model)
         gradients(job)
     job.model.zero_grad()
@@ -70,7 +71,7 @@ def test_taken_off_after_an_error_too(job: Job, variant: str) -> None:
     before = state(job.model)
     with (
         pytest.raises(RuntimeError, match="shapes cannot be multiplied"),
-        applied(job.model, job.blocks, CheckpointSettings(variant=variant)),
+        applied(job.model, each(*job.blocks), CheckpointSettings(variant=variant)),
     ):
         job.model(torch.ones(1, 1))
     assert state(job.model) == before
@@ -79,8 +80,8 @@ def test_taken_off_after_an_error_too(job: Job, variant: str) -> None:
 def test_a_block_that_does_not_exist_leaves_nothing_behind(job: Job) -> None:
     before = state(job.model)
     with (
-        pytest.raises(AttributeError, match="7"),
-        applied(job.model, ("blocks.0", "blocks.7"), CheckpointSettings()),
+        pytest.raises(InputError, match=r"plan: the model has no module 'blocks\.7'"),
+        applied(job.model, each("blocks.0", "blocks.7"), CheckpointSettings()),
     ):
         pass
     assert state(job.model) == before
@@ -96,7 +97,7 @@ def test_names_and_state_dicts_stay_as_they_are(job: Job, variant: str) -> None:
         )
 
     before, kind = named(), type(job.model.get_submodule("blocks.0"))
-    with applied(job.model, job.blocks, CheckpointSettings(variant=variant)):
+    with applied(job.model, each(*job.blocks), CheckpointSettings(variant=variant)):
         assert named() == before
         assert type(job.model.get_submodule("blocks.0")) is kind
 
@@ -110,7 +111,7 @@ def test_chosen_blocks_run_twice_and_gradients_are_bitwise_equal(
     counters = {name: calls_of(job, name) for name in job.blocks}
     assert [next(counter) for counter in counters.values()] == [0, 0, 0]
     settings = CheckpointSettings(variant=variant, early_stop=early_stop)
-    with applied(job.model, ("blocks.0", "blocks.2"), settings):
+    with applied(job.model, each("blocks.0", "blocks.2"), settings):
         found = gradients(job)
     assert {name: next(counter) for name, counter in counters.items()} == {
         "blocks.0": 2,
@@ -134,7 +135,7 @@ def test_hooks_of_a_block_are_recomputed_with_its_call_only(job: Job, variant: s
     block = job.model.get_submodule("blocks.1")
     block.register_forward_pre_hook(count("before"))
     block.register_forward_hook(count("after"))
-    with applied(job.model, job.blocks, CheckpointSettings(variant=variant, early_stop=False)):
+    with applied(job.model, each(*job.blocks), CheckpointSettings(variant=variant, early_stop=False)):
         gradients(job)
     assert seen == {"before": times, "after": times}
 
@@ -145,7 +146,7 @@ def test_early_stop_stops_after_the_last_tensor_that_is_needed(job: Job) -> None
     block.down.register_forward_hook(lambda *_: ran.append("down"))  # type: ignore[union-attr]
     for early_stop, times in ((True, 1), (False, 2)):
         ran.clear()
-        with applied(job.model, ("blocks.1",), CheckpointSettings(early_stop=early_stop)):
+        with applied(job.model, each("blocks.1"), CheckpointSettings(early_stop=early_stop)):
             gradients(job)
         assert len(ran) == times
 
@@ -156,9 +157,9 @@ def test_nested_application(job: Job, outer: str, inner: str) -> None:
     plain, before = gradients(job), None
     job.model.zero_grad()
     before = state(job.model)
-    with applied(job.model, ("blocks.0",), CheckpointSettings(variant=outer)):
+    with applied(job.model, each("blocks.0"), CheckpointSettings(variant=outer)):
         middle = state(job.model)
-        with applied(job.model, ("blocks.0.up", "blocks.1"), CheckpointSettings(variant=inner)):
+        with applied(job.model, each("blocks.0.up", "blocks.1"), CheckpointSettings(variant=inner)):
             found = gradients(job)
         job.model.zero_grad()
         assert state(job.model) == middle
@@ -168,9 +169,9 @@ def test_nested_application(job: Job, outer: str, inner: str) -> None:
 
 def test_the_same_plan_twice_comes_off_once_at_a_time(job: Job) -> None:
     before = state(job.model)
-    with applied(job.model, job.blocks, CheckpointSettings()):
+    with applied(job.model, each(*job.blocks), CheckpointSettings()):
         once = state(job.model)
-        with applied(job.model, job.blocks, CheckpointSettings()):
+        with applied(job.model, each(*job.blocks), CheckpointSettings()):
             pass
         assert state(job.model) == once
     assert state(job.model) == before
@@ -180,7 +181,7 @@ def test_the_same_plan_twice_comes_off_once_at_a_time(job: Job) -> None:
 def test_dropout_needs_the_random_state(rng: str, equal: bool) -> None:
     job = mlps(2, lambda: nn.Dropout(0.5))
     plain = gradients(job)
-    with applied(job.model, job.blocks, CheckpointSettings(rng=rng)):
+    with applied(job.model, each(*job.blocks), CheckpointSettings(rng=rng)):
         found = gradients(job)
     assert all(torch.equal(plain[name], found[name]) for name in plain) is equal
 
@@ -190,7 +191,7 @@ def test_where_the_generator_ends(rng: str, same: bool) -> None:
     job = mlps(2, lambda: nn.Dropout(0.5))
     gradients(job)
     plain = torch.get_rng_state()
-    with applied(job.model, job.blocks, CheckpointSettings(rng=rng)):
+    with applied(job.model, each(*job.blocks), CheckpointSettings(rng=rng)):
         gradients(job)
     assert torch.equal(torch.get_rng_state(), plain) is same
 
@@ -202,7 +203,7 @@ def test_another_way_to_recompute_may_be_given(job: Job) -> None:
         wrapped.append(call)
         return call
 
-    with applied(job.model, ("blocks.2",), CheckpointSettings(), wrap=wrap):
+    with applied(job.model, each("blocks.2"), CheckpointSettings(), wrap=wrap):
         gradients(job)
     assert [call.__self__ for call in wrapped] == [job.model.get_submodule("blocks.2")]
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from recompute_core.errors import Cancelled, InputError
 from recompute_core.results import Measured, Proven, Refused, StudyResult
-from recompute_core.spec import StudySpec, parse_spec
+from recompute_core.spec import Region, StudySpec, parse_spec
 from recompute_core.studies import engine, launch
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.driver import drive
@@ -578,6 +578,50 @@ def test_a_blocks_canary_runs_once_a_study(store: Store) -> None:
     own = {(SMALL, "every-block"), (SMALL, "blocks:1")}
     assert len(ran_at) == 6
     assert ran_at == {key: None if key in own else SMALL for key in ran_at}
+
+
+def test_a_plan_given_as_data_is_measured(store: Store) -> None:
+    own = {"as one": [{"modules": ["blocks.0", "blocks.1"]}], "parts": [{"modules": ["blocks.1.mlp"]}]}
+    study, result = run(store, tiny(plans=["every-block", *own], custom_plans=own))
+    assert (result.verdict, store.study(study).status) == ("adopt", "done")
+    every, as_one, parts = (one.candidate for one in result.judged)
+    assert isinstance(every, Measured) and isinstance(as_one, Measured) and isinstance(parts, Measured)
+    assert as_one.regions == (Region(modules=("blocks.0", "blocks.1")),)
+    assert (as_one.blocks, parts.blocks) == (("blocks.0", "blocks.1"), ("blocks.1",))
+    assert as_one.block_calls["candidate"] == {"blocks.0": 2, "blocks.1": 2}
+    assert parts.block_calls["candidate"] == {"blocks.0": 1, "blocks.1": 1}
+    assert as_one.memory.candidate.saved_bytes < every.memory.candidate.saved_bytes
+    # The first breaks blocks.0 as every-block does; a part of blocks.1 has a canary of its own.
+    assert (as_one.canary.block, as_one.canary.ran_at) == ("blocks.0", SMALL)
+    assert (parts.canary.block, parts.canary.ran_at) == ("blocks.1.mlp", None)
+    assert len({one.plan_hash for one in (every, as_one, parts)}) == 3
+
+
+def test_a_module_that_is_not_there_fails_its_plan_alone(store: Store) -> None:
+    own = {"gone": [{"modules": ["blocks.0.gone"]}]}
+    study, result = run(store, tiny(plans=["gone", "blocks:1"], custom_plans=own))
+    assert store.study(study).status == "incomplete"
+    gone, other = (one.candidate for one in result.judged)
+    assert isinstance(gone, Refused) and isinstance(other, Measured)
+    assert gone.failure == (
+        "canary could not be completed: InputError: plan: the model has no module 'blocks.0.gone'"
+    )
+
+
+def test_a_study_in_bfloat16(store: Store) -> None:
+    _, full = run(store, tiny(plans=["every-block"]))
+    study, half = run(store, tiny(plans=["every-block", "torchtitan-selective"], precision="bfloat16"))
+    assert store.study(study).status == "done"
+    found, selective = (one.candidate for one in half.judged)
+    wide = full.judged[0].candidate
+    assert isinstance(found, Measured) and isinstance(selective, Measured) and isinstance(wide, Measured)
+    assert found.parity.bitwise and selective.parity.bitwise
+    # Token ids and AdamW's step counts keep their size.
+    ids, steps = 2 * 8 * 2 * 16, 4 * full.references[SMALL].tensors
+    twice = 2 * found.memory.plain.state_bytes
+    assert wide.memory.plain.state_bytes < twice <= wide.memory.plain.state_bytes + ids + steps
+    assert half.document()["spec"]["precision"] == "bfloat16"
+    assert half.references[SMALL].flops == full.references[SMALL].flops
 
 
 def test_a_driver_does_not_load_torch() -> None:

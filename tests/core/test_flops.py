@@ -11,7 +11,7 @@ from recompute_core.meters.flops import FORMULAS
 from recompute_core.plans.apply import applied
 from recompute_core.spec import CheckpointSettings, OptimizerSettings
 from recompute_core.workloads.sizes import sizes_of
-from tests.core.toys import BATCH, SMALL, WIDTH, mlps, small_gpt
+from tests.core.toys import BATCH, SMALL, WIDTH, each, mlps, small_gpt
 
 
 def count(run: object) -> int:
@@ -75,5 +75,5 @@ def test_recomputing_adds_a_forward_of_the_block() -> None:
     assert fixed_update(plain, OptimizerSettings(), 0).flops == 2 * 6 * product
     for early_stop, more in ((False, 2), (True, 1)):
         job = mlps(2)
-        with applied(job.model, ("blocks.0",), CheckpointSettings(early_stop=early_stop)):
+        with applied(job.model, each("blocks.0"), CheckpointSettings(early_stop=early_stop)):
             assert fixed_update(job, OptimizerSettings(), 0).flops == (2 * 6 + more) * product

@@ -23,7 +23,7 @@ from recompute_core.workloads.update import (
     update,
 )
 from tests.core import records as make
-from tests.core.toys import SMALL, mlps, small_gpt
+from tests.core.toys import SMALL, each, mlps, small_gpt
 
 COUNT = 100_000
 UNIT = 4 * COUNT
@@ -57,7 +57,7 @@ def toy() -> Job:
 
 def measured(job: Job, blocks: tuple[str, ...] = (), rng: str = "preserve") -> Memory:
     optimizer = make_optimizer(job.model, OptimizerSettings())
-    put_on = partial(applied, job.model, blocks, CheckpointSettings(rng=rng))
+    put_on = partial(applied, job.model, each(*blocks), CheckpointSettings(rng=rng))
     return measure_memory(job, optimizer, put_on, make.passed())
 
 
@@ -115,7 +115,7 @@ def bare_peak(job: Job, blocks: tuple[str, ...]) -> int:
     optimizer = make_optimizer(job.model, OptimizerSettings())
     allocate_state(optimizer)
     with (
-        applied(job.model, blocks, CheckpointSettings()),
+        applied(job.model, each(*blocks), CheckpointSettings()),
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
     ):
         update(job, optimizer)
@@ -178,7 +178,7 @@ def test_every_block_peaks_in_the_backward_of_the_last(blocks: int) -> None:
 def test_the_variant_forward_is_measured_alike() -> None:
     job = small_gpt()
     optimizer = make_optimizer(job.model, OptimizerSettings())
-    put_on = partial(applied, job.model, job.blocks, CheckpointSettings(variant="forward"))
+    put_on = partial(applied, job.model, each(*job.blocks), CheckpointSettings(variant="forward"))
     found = measure_memory(job, optimizer, put_on, make.passed())
     call = measured(small_gpt(), job.blocks)
     assert (found.saved_bytes, found.peak_samples) == (call.saved_bytes, call.peak_samples)

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from recompute_core.checks import snapshot
-from recompute_core.checks.parity import check_canary, check_noise, check_parity
+from recompute_core.checks.parity import _breaking, check_canary, check_noise, check_parity
 from recompute_core.checks.snapshot import Snapshot, compare, fixed_update
+from recompute_core.errors import InputError
+from recompute_core.plans.apply import applied, recompute
 from recompute_core.results import Gap, Parity, ParityFailed, ParityPassed
 from recompute_core.spec import CheckpointSettings, OptimizerSettings, StudySpec, Thresholds
 from recompute_core.workloads.job import Job, tensors_digest
-from tests.core.toys import BATCH, WIDTH, Mlp, Tower, mlps, small_gpt, tower
+from tests.core.toys import BATCH, WIDTH, Mlp, Tower, each, mlps, small_gpt, tower
 
 SPEC = StudySpec()
 
@@ -27,15 +29,39 @@ def parity_of(
     build: Callable[[], Job], spec: StudySpec = SPEC, blocks: tuple[str, ...] | None = None
 ) -> Parity:
     plain = fixed_update(build(), spec.optimizer, spec.seed)
-    return check_parity(build, spec, plain.tensors, blocks or build().blocks, 0.0, plain.block_calls)
+    regions = each(*(blocks or build().blocks))
+    return check_parity(build, spec, plain.tensors, regions, 0.0, plain.block_calls)
 
 
 def test_a_plan_that_recomputes_nothing_is_no_candidate() -> None:
-    """As if plain had called block 1 as often as the recomputed update does."""
+    """The spare module is there and is never called, so it is never replayed."""
+
+    def build() -> Job:
+        job = small_gpt()
+        job.model.get_submodule("blocks.0").spare = nn.Identity()
+        return job
+
+    plain = fixed_update(build(), SPEC.optimizer, SPEC.seed)
+    with pytest.raises(RuntimeError, match=r"blocks\.0\.spare was not called again in backward"):
+        check_parity(build, SPEC, plain.tensors, each("blocks.0.spare"), 0.0, plain.block_calls)
+
+
+def test_a_plan_that_recomputes_what_it_does_not_name_is_no_candidate() -> None:
     plain = fixed_update(small_gpt(), SPEC.optimizer, SPEC.seed)
-    calls = {"blocks.0": 1, "blocks.1": 2}
-    with pytest.raises(RuntimeError, match=r"blocks\.1 was called 2 times, and 2 times in plain"):
-        check_parity(small_gpt, SPEC, plain.tensors, ("blocks.0", "blocks.1"), 0.0, calls)
+
+    def recomputing_more() -> Job:
+        job = small_gpt()
+        block = job.model.get_submodule("blocks.1")
+        block._call_impl = recompute(SPEC.checkpoint)(block._call_impl)
+        return job
+
+    with pytest.raises(RuntimeError, match=r"blocks\.1 was called 2 times, and 1 times in plain"):
+        check_parity(recomputing_more, SPEC, plain.tensors, each("blocks.0"), 0.0, plain.block_calls)
+
+
+def test_a_module_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(InputError, match=r"plan: the model has no module 'blocks\.0\.gone'"):
+        parity_of(small_gpt, blocks=("blocks.0.gone",))
 
 
 def failed_names(parity: Parity) -> set[str]:
@@ -376,9 +402,9 @@ def test_the_canary_is_caught_in_every_block(block: int, variant: str) -> None:
 
     spec = StudySpec(checkpoint=CheckpointSettings(variant=variant))
     name = f"blocks.{block}"
-    found = check_canary(build, spec, reference_of(build), (name, "blocks.2"))
+    found = check_canary(build, spec, reference_of(build), each(name, "blocks.2"))
     assert (found.caught, found.block) == (True, name)
-    assert found == check_canary(build, spec, reference_of(build), (name,))  # and no other block
+    assert found == check_canary(build, spec, reference_of(build), each(name))  # and no other block
     assert found.largest_relative_gap is not None
     assert found.largest_relative_gap > spec.thresholds.relative_gap
 
@@ -387,20 +413,17 @@ def test_the_canary_is_caught_with_dropout_too() -> None:
     def build() -> Job:
         return mlps(2, lambda: nn.Dropout(0.5))
 
-    assert check_canary(build, SPEC, reference_of(build), build().blocks).caught
+    assert check_canary(build, SPEC, reference_of(build), each(*build().blocks)).caught
 
 
 def test_the_canary_breaks_replays_and_not_the_forward() -> None:
-    found = check_canary(small_gpt, SPEC, reference_of(small_gpt), ("blocks.0",))
-    assert found.break_ == "every second feature of the replayed block's input is 1 % too large"
+    found = check_canary(small_gpt, SPEC, reference_of(small_gpt), each("blocks.0"))
+    assert found.break_ == "every second feature of the replay's input is 1 % too large"
     # A reference that is off in its loss alone would be caught as well, so look at the parts.
     reference = reference_of(small_gpt)
     only = {key: tensor for key, tensor in reference.items() if key.split("/")[0] in ("loss", "output")}
-    from recompute_core.checks.parity import _breaking
-    from recompute_core.plans.apply import applied
-
     job = small_gpt()
-    with applied(job.model, ("blocks.0",), SPEC.checkpoint, wrap=_breaking(SPEC.checkpoint)):
+    with applied(job.model, each("blocks.0"), SPEC.checkpoint, wrap=_breaking(SPEC.checkpoint)):
         broken = fixed_update(job, SPEC.optimizer, SPEC.seed)
     assert all(torch.equal(tensor, broken.tensors[key]) for key, tensor in only.items())
     assert broken.block_calls == {"blocks.0": 2, "blocks.1": 1}
@@ -408,7 +431,7 @@ def test_the_canary_breaks_replays_and_not_the_forward() -> None:
 
 def test_thresholds_that_let_the_canary_pass_are_found_out() -> None:
     loose = StudySpec(thresholds=Thresholds(gradient_gap=1e9, relative_gap=0.99))
-    assert not check_canary(small_gpt, loose, reference_of(small_gpt), ("blocks.0",)).caught
+    assert not check_canary(small_gpt, loose, reference_of(small_gpt), each("blocks.0")).caught
 
 
 def test_a_block_with_a_scalar_argument_can_have_a_canary() -> None:
@@ -433,7 +456,7 @@ def test_a_block_with_a_scalar_argument_can_have_a_canary() -> None:
         torch.manual_seed(0)
         return Job(Model(), (torch.ones(BATCH, WIDTH),), ("block",), BATCH)
 
-    assert check_canary(build, SPEC, reference_of(build), ("block",)).caught
+    assert check_canary(build, SPEC, reference_of(build), each("block")).caught
 
 
 # --- the scale trap -------------------------------------------------------------------------------
@@ -455,12 +478,12 @@ def test_a_loss_scaled_down_hides_nothing() -> None:
     reference = reference_of(build)
     gradients = [t for key, t in reference.items() if key.startswith("grad/")]
     assert max(float(t.abs().max()) for t in gradients) < 1e-4
-    assert check_canary(build, SPEC, reference, ("blocks.0",)).caught
+    assert check_canary(build, SPEC, reference, each("blocks.0")).caught
     found = check_parity(
         lambda: build(in_place(lambda x: x.mul_(1.01))),
         SPEC,
         reference,
-        build().blocks,
+        each(*build().blocks),
         0.0,
         dict.fromkeys(build().blocks, 1),
     )

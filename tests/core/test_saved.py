@@ -14,7 +14,7 @@ from recompute_core.spec import CheckpointSettings
 from recompute_core.workloads.gpt import build
 from recompute_core.workloads.job import Job
 from recompute_core.workloads.sizes import sizes_of
-from tests.core.toys import BATCH, SMALL, WIDTH, mlps
+from tests.core.toys import BATCH, SMALL, WIDTH, each, mlps
 
 UNIT = 4 * BATCH * WIDTH
 """Bytes of one [BATCH, WIDTH] tensor."""
@@ -117,7 +117,7 @@ def test_a_recomputed_block_keeps_its_input_alone() -> None:
         (("blocks.1",), 2 * mlp + 2 * UNIT + tail),
         (job.blocks, 2 * UNIT + tail),
     ):
-        with applied(job.model, blocks, CheckpointSettings(rng="ignore")):
+        with applied(job.model, each(*blocks), CheckpointSettings(rng="ignore")):
             assert saved(run, *own)[0] == expected
 
 
@@ -135,7 +135,7 @@ def gpt(sizes: dict[str, int]) -> Job:
 
 
 def gpts_saved_bytes(job: Job, blocks: tuple[str, ...]) -> tuple[int, int]:
-    with applied(job.model, blocks, CheckpointSettings()):
+    with applied(job.model, each(*blocks), CheckpointSettings()):
         return saved(lambda: job.model(*job.batch), *job.batch, *job.model.parameters())
 
 

@@ -223,6 +223,8 @@ names = st.sampled_from(
         "min_pairs",
         "peak_ratio",
         "variant",
+        "modules",
+        "keep",
     ]
 )
 anything = st.recursive(
@@ -262,7 +264,7 @@ def test_the_digest_is_stable() -> None:
     assert StudySpec(workload=GptSettings(), device="cpu").digest() == DIGEST_ON_CPU
 
 
-DIGEST_ON_CPU = "sha256:f614097467299fde1f7d6d96d75d5b6be7e5bdce36508e79ae6c9afa4926623e"
+DIGEST_ON_CPU = "sha256:f8a56c964f98554e8ed92a47506f91484ea251cb12766df5f3405478f4cd7f2e"
 
 CHANGES: dict[str, Any] = {
     "workload.blocks": 5,
@@ -286,6 +288,8 @@ CHANGES: dict[str, Any] = {
     "timing.budget_s": 21,
     "optimizer.lr": 2e-3,
     "optimizer.weight_decay": 0.02,
+    "custom_plans": {"own": [{"modules": ["blocks.0"]}]},
+    "precision": "bfloat16",
     "seed": 1,
     "device": "cpu",
     "threads": 1,

@@ -61,6 +61,18 @@ def test_a_peak_between_replay_and_its_backward_is_the_replays() -> None:
     assert peak_at(found) == PeakAt(phase="backward", module="blocks.1", replaying=True)
 
 
+def test_blocks_recomputed_as_one_come_back_together() -> None:
+    found = trace(
+        (0, "backward"),
+        (1, "backward of blocks.1"),
+        (2, "replay blocks.0"),
+        (3, "replay blocks.1"),
+        (4, "backward of blocks.0"),
+        (5, 9),
+    )
+    assert peak_at(found) == PeakAt(phase="backward", module="blocks.0", replaying=True)
+
+
 def test_the_first_of_equal_peaks_counts() -> None:
     found = trace((0, "forward"), (1, 9), (2, "backward"), (3, 9))
     assert peak_at(found) == PeakAt(phase="forward", module=None, replaying=False)

@@ -17,7 +17,7 @@ from recompute_core.results import Pair
 from recompute_core.spec import CheckpointSettings, OptimizerSettings, TimingSettings
 from recompute_core.workloads.update import make_optimizer
 from tests.core import records as make
-from tests.core.toys import small_gpt
+from tests.core.toys import each, small_gpt
 
 SETTINGS = TimingSettings(min_pairs=3, max_pairs=5, width=0.125, budget_s=10)
 
@@ -135,7 +135,7 @@ def test_real_updates() -> None:
     job = small_gpt()
     before = {name: set(vars(module)) for name, module in job.model.named_modules()}
     optimizer = make_optimizer(job.model, OptimizerSettings())
-    put_on = partial(applied, job.model, job.blocks, CheckpointSettings())
+    put_on = partial(applied, job.model, each(*job.blocks), CheckpointSettings())
     settings = TimingSettings(min_pairs=3, max_pairs=3, budget_s=0, width=1e-9)
     found = measure_time(job, optimizer, put_on, settings, make.passed())
     assert found.pairs == 3

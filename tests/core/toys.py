@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from recompute_core.spec import GptSettings
+from recompute_core.plans.names import Regions
+from recompute_core.spec import GptSettings, Region
 from recompute_core.workloads import gpt
 from recompute_core.workloads.job import Job
 
@@ -57,6 +58,11 @@ def mlps(count: int = 2, between: Callable[[], nn.Module] = nn.Identity) -> Job:
     """A fresh, seeded tower of `count` MLPs."""
     torch.manual_seed(0)
     return tower(*(Mlp(between()) for _ in range(count)))
+
+
+def each(*modules: str) -> Regions:
+    """The plan that recomputes each of these modules by itself."""
+    return tuple(Region(modules=(name,)) for name in modules)
 
 
 def small_gpt(**sizes: int) -> Job:

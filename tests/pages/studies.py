@@ -6,7 +6,6 @@ The figures are invented; the records are the real ones, so a page sees what a s
 from collections.abc import Sequence
 from typing import Any
 
-from recompute_core.plans.names import block_numbers
 from recompute_core.results import (
     BlockLegality,
     Canary,
@@ -24,7 +23,7 @@ from recompute_core.results import (
 )
 from recompute_core.spec import StudySpec, parse_spec, shape_key
 from recompute_core.studies.assemble import assemble
-from recompute_core.studies.flow import PLAIN
+from recompute_core.studies.flow import PLAIN, block_names
 from recompute_core.studies.store import Phase, Store
 
 ENVIRONMENT = {
@@ -194,7 +193,7 @@ def filled(
             study.prove(shape, plan)
         study.weigh(shape, PLAIN, 1.0)
         for index, plan in enumerate(study.spec.plans):
-            blocks = len(block_numbers(plan, study.spec.workload.blocks))
+            blocks = len(block_names(study.spec, plan))
             share = blocks / study.spec.workload.blocks
             study.weigh(shape, plan, 1 - (1 - peak_ratio) * share)
             study.clock(shape, plan, [1 + (ratio - 1) * share + index * 1e-4 for ratio in ratios])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pages._parts import charts, labels, markup, progress, tables, words
+from pages._parts import ask, charts, labels, markup, progress, tables, words
 from pages._parts.pairs import pairs_chart
 from pages._parts.palette import DARK, LIGHT
 from pages._parts.picture import picture, points
@@ -72,6 +72,51 @@ def test_the_selective_curve_starts_at_plain(store: Store) -> None:
     assert stops[0].ratio == 1
     assert stops[0].saved_mb == pytest.approx(130)
     assert stops[-1].ratio == pytest.approx(1.2, abs=1e-3)
+
+
+def test_a_plan_that_recomputes_blocks_in_part_is_no_stop_of_the_curve(store: Store) -> None:
+    spec = studies.spec_of(shapes=[{"seq_len": 128}], plans=["blocks:0", "norms", "keep-attention"])
+    assert charts.selective(_result(store, studies.filled(store, spec)), "T=128 B=4") == []
+
+
+def test_the_block_map_has_three_states_and_no_figure_where_none_is_known() -> None:
+    own = {"pair": [{"modules": ["blocks.0", "blocks.1"]}]}
+    plans = ["every-2nd-block", "nested", "keep-attention", "pair", "part"]
+    own["part"] = [{"modules": ["blocks.2.mlp"]}]
+    spec = studies.spec_of(plans=plans, custom_plans=own, workload={"blocks": 3})
+    rows = {plan: (states, saved) for plan, states, saved in ask.saved_estimates(spec)}
+    filled, half, hollow = "recomputed", "partly", "kept"
+    assert {plan: states for plan, (states, _) in rows.items()} == {
+        "none": [hollow] * 3,
+        "every-2nd-block": [filled, hollow, filled],
+        "nested": [filled] * 3,
+        "keep-attention": [half] * 3,
+        "pair": [filled, filled, hollow],
+        "part": [hollow, hollow, half],
+    }
+    assert [plan for plan, (_, saved) in rows.items() if saved != "–"] == ["none", "every-2nd-block"]
+    shown = markup.block_map(ask.saved_estimates(spec), 3)
+    assert shown.count("rs-block-partly") == 4
+    assert "block 2: recomputed in part" in shown
+
+
+def test_estimates_in_bfloat16_are_half() -> None:
+    full, half = (studies.spec_of(precision=name) for name in ("float32", "bfloat16"))
+    for one, other in zip(ask.shape_estimates(full), ask.shape_estimates(half), strict=True):
+        assert float(one[1]) == pytest.approx(2 * float(other[1]), abs=0.2)
+        assert float(one[2]) == pytest.approx(2 * float(other[2]), abs=0.2)
+
+
+def test_recipes_below_the_level_of_blocks_stand_apart() -> None:
+    whole = [
+        *("every-block", "every-2nd-block", "every-3rd-block", "every-4th-block", "all-but-last"),
+        *("knapsack-25", "knapsack-50", "knapsack-75"),
+    ]
+    finer = [
+        *("norms", "mlp", "attention", "attention-mlp-apart", "nested", "keep-matmul-attention"),
+        *("keep-attention", "torchtitan-selective", "megatron-core-attn"),
+    ]
+    assert [list(ask.BLOCK_RECIPES), list(ask.FINER_RECIPES)] == [whole, finer]
 
 
 def test_every_chart_draws_in_both_themes(store: Store) -> None:

@@ -47,6 +47,21 @@ def test_the_selective_curve_adds_each_number_of_blocks_once(
     assert "blocks:0,1,2,3,4,5" not in plans  # every-block is that already
 
 
+def test_finer_plans_and_precision_are_launched_and_equal_plans_only_once(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    app = open_page("setup")
+    app.button_group(key="plans").set_value(["all-but-last", "knapsack-25"]).run()
+    app.button_group(key="finer").set_value(["norms", "keep-attention"]).run()
+    app.selectbox(key="precision").set_value("bfloat16").run()
+    assert "Half: recomputed in part" in text(app)
+    _launch(app).click().run()
+    assert not app.exception
+    spec = store.study(launched[0]).spec
+    assert spec.plans == ("all-but-last", "norms", "keep-attention")  # knapsack-25 is all-but-last
+    assert spec.precision == "bfloat16"
+
+
 def test_receipts_have_photo_shapes_norm_and_dropout(
     open_page: OpenPage, store: Store, launched: list[str]
 ) -> None:

@@ -78,6 +78,7 @@ def _job(settings: ReceiptsSettings, seed: int, batch: Batch, digest: str | None
         model=Encoder(settings),
         batch=batch,
         blocks=tuple(f"blocks.{index}" for index in range(settings.blocks)),
+        outside=("stem",),
         tokens=settings.batch * token_count(settings),
         data_digest=digest,
     )

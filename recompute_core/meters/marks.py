@@ -1,0 +1,51 @@
+"""Marks that tell a meter what runs: each block's forward, its replay, its backward."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from ..plans.apply import Call, shadowed
+from ..workloads.job import Job
+from ..workloads.update import Mark
+
+BLOCK, REPLAY, BACK, END = "block ", "replay ", "backward of ", "end of "
+PHASES = ("zero_grad", "forward", "backward", "optimizer")
+
+
+@contextmanager
+def marked_blocks(job: Job, mark: Mark) -> Iterator[None]:
+    """Within the context `mark` is told when a block's forward, replay or backward begins.
+
+    Put it on before a plan, so that a plan of the variant `forward` wraps the marks and replays show.
+    """
+    with ExitStack() as stack:
+        for name in job.blocks:
+            module = job.model.get_submodule(name)
+            stack.enter_context(shadowed(module, "forward", _marking(name, module.forward, mark)))
+        yield
+
+
+def _marking(name: str, call: Call, mark: Mark) -> Call:
+    seen = False
+
+    def marking(*args: Any, **kwargs: Any) -> Any:
+        nonlocal seen
+        first, seen = not seen, True
+        mark((BLOCK if first else REPLAY) + name)
+        result = call(*args, **kwargs)
+        if first:
+            mark(END + name)
+            _mark_backward(name, result, mark)
+        return result
+
+    return marking
+
+
+def _mark_backward(name: str, result: Any, mark: Mark) -> None:
+    for leaf in tree_leaves(result):
+        if isinstance(leaf, Tensor) and leaf.requires_grad:
+            leaf.register_hook(lambda _: mark(BACK + name))  # type: ignore[no-untyped-call]
+            return

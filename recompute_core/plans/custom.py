@@ -1,0 +1,38 @@
+"""May a plan that is given as data run? Checks what can be known without the model. No torch."""
+
+from ..errors import InputError
+from ..spec import Region, StudySpec
+from .anatomy import anatomy_of
+from .names import is_taken
+
+
+def check_custom_plans(spec: StudySpec) -> None:
+    """Raises InputError for a custom plan that is unused, misnamed, empty or outside the blocks."""
+    blocks = anatomy_of(spec.workload).names
+    for name, regions in spec.custom_plans.items():
+        try:
+            if is_taken(name):
+                raise InputError("a named plan is called that already; choose another name")
+            if name not in spec.plans:
+                raise InputError("plans does not name it; add it there or leave it out")
+            if not regions:
+                raise InputError("recomputes nothing; give it a region such as {modules: [blocks.0]}")
+            for region in regions:
+                _check_region(region, blocks)
+        except InputError as error:
+            raise InputError(f"custom_plans.{name}: {error}") from None
+
+
+def _check_region(region: Region, blocks: tuple[str, ...]) -> None:
+    for module in region.modules:
+        if not f"{module}.".startswith(tuple(f"{block}." for block in blocks)):
+            raise InputError(
+                f"{module[:60]!r} is not in a block; the blocks are {blocks[0]} to {blocks[-1]}"
+            )
+    if len(region.modules) > 1:
+        first = blocks.index(region.modules[0]) if region.modules[0] in blocks else len(blocks)
+        if region.modules != blocks[first : first + len(region.modules)]:
+            raise InputError(
+                f"{region.modules[0][:60]} and {region.modules[1][:60]} cannot be recomputed as one; "
+                "modules of one region must be whole blocks that follow each other"
+            )
