@@ -15,12 +15,20 @@ GROUPS = {
         st.Page("home.py", title="Home", icon=":material/home:", default=True),
         st.Page("setup.py", title="Set up", icon=":material/tune:", url_path="set-up"),
         st.Page("live.py", title="Live", icon=":material/timeline:", url_path="live"),
-        st.Page("result.py", title="Result", icon=":material/scatter_plot:", url_path="result"),
+        st.Page("tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", url_path="tradeoff"),
     ],
     "Keep": [
         st.Page("studies.py", title="Studies", icon=":material/history:", url_path="studies"),
     ],
 }
+
+
+def _moved() -> None:
+    st.switch_page("tradeoff.py", query_params=st.query_params.to_dict())
+
+
+# Where links to Trade-off led when it was called Result.
+OLD_RESULT = st.Page(_moved, title="Trade-off", url_path="result")
 
 st.set_page_config(
     page_title="Recompute Studio",
@@ -33,7 +41,7 @@ st.set_page_config(
     },
 )
 st.html(PARTS / "style.css")
-page = st.navigation(GROUPS, position="hidden")
+page = st.navigation({**GROUPS, "": [OLD_RESULT]}, position="hidden")
 
 try:
     store = get_store()
@@ -49,7 +57,7 @@ try:
         said = literal(unknown[:40])
         st.error(f"There is no study “{said}” here. The Studies page lists what was measured.")
         st.page_link("studies.py", label="Open the studies")
-        if page.url_path in ("live", "result"):
+        if page.url_path in ("live", "tradeoff", "result"):
             st.stop()
     page.run()
 except StoreError as error:

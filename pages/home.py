@@ -91,7 +91,7 @@ def _latest(row: StudyRow) -> None:
             alt=describe(marks, result.thresholds),
         )
     st.caption(f"Measured here on {device_line(result.environment)}, {when(row.created_at)}. {MB_NOTE}")
-    st.page_link("result.py", label="Open the result", query_params={"study": row.id})
+    st.page_link("tradeoff.py", label="Open the trade-off", query_params={"study": row.id})
 
 
 def _unfinished(row: StudyRow) -> None:

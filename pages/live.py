@@ -115,7 +115,7 @@ def _ended(found: Snapshot) -> None:
                 _resume(row.id)
     if result.verdict is not None:
         st.html(markup.verdict_line(result.verdict, result.sentence))
-    st.page_link("result.py", label="Open the result", query_params={"study": row.id})
+    st.page_link("tradeoff.py", label="Open the trade-off", query_params={"study": row.id})
 
 
 def _resume(study: str) -> None:

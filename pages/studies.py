@@ -40,7 +40,7 @@ def main() -> None:
     chosen = picked.selection.rows
     if chosen:
         row = rows[chosen[0]]
-        page = "result.py" if row.status in ("done", "incomplete") else "live.py"
+        page = "tradeoff.py" if row.status in ("done", "incomplete") else "live.py"
         st.switch_page(page, query_params={"study": row.id})
 
 

@@ -8,17 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .estimating import estimate
     from .gates import MemoryRun, release_failures
     from .spec import StudySpec, Thresholds
     from .studies.run import run_study
 
 __version__ = "0.1.0"
-__all__ = ["MemoryRun", "StudySpec", "Thresholds", "release_failures", "run_study"]
+__all__ = ["MemoryRun", "StudySpec", "Thresholds", "estimate", "release_failures", "run_study"]
 
 _HOMES = {
     "MemoryRun": ".gates",
     "StudySpec": ".spec",
     "Thresholds": ".spec",
+    "estimate": ".estimating",
     "release_failures": ".gates",
     "run_study": ".studies.run",
 }

@@ -11,12 +11,15 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .errors import Cancelled, InputError, StoreError
 from .spec import PRESETS, WORKLOADS
+
+if TYPE_CHECKING:
+    from .planning import Wish
 
 EXIT_CODES = {"adopt": 0, "keep_original": 1, "undecided": 3}
 
@@ -206,8 +209,9 @@ def legality(workload: str, block: str | None, settings: tuple[str, ...], json_f
         prepare(spec.workload, home_folder(), progress)
     job = cast(build(spec.workload, spec.seed, home_folder()), spec.precision)
     job = move(job, pick_device(spec.device))
-    if block is not None and block not in job.blocks:
-        raise InputError(f"--block: no block {block!r}; the blocks are {', '.join(job.blocks)}")
+    if block is not None and block not in (*job.outside, *job.blocks):
+        known = ", ".join((*job.outside, *job.blocks))
+        raise InputError(f"--block: no block {block!r}; the blocks are {known}")
     found = check_legality(job, spec.checkpoint, spec.seed)
     chosen = [b for b in found.blocks if block in (None, b.block)]
     if json_file != "-":
@@ -217,6 +221,124 @@ def legality(workload: str, block: str | None, settings: tuple[str, ...], json_f
                 click.echo(f"  {reason.sentence}")
     _write_json(json_file, [one.model_dump(mode="json") for one in chosen])
     sys.exit(0 if all(one.verdict == "legal" for one in chosen) else 1)
+
+
+@cli.command(epilog="Example: python -m recompute_core plan gpt --budget-mb 250 --measure")
+@click.argument("workload", metavar="WORKLOAD")
+@click.option("--budget-mb", type=float, help="The whole update may take this many MB (10^6 bytes).")
+@click.option("--max-overhead", type=float, metavar="PCT", help="Percent more update time at most.")
+@click.option("--frontier", is_flag=True, help="Every plan that no other beats, from plain down.")
+@click.option(
+    "--against", type=click.Choice(["recipes"]), help="Set against every recipe at the recipe's peak."
+)
+@click.option("--measure", is_flag=True, help="Run a study of what was found: parity, peak and time.")
+@set_option
+@json_option
+def plan(
+    workload: str,
+    budget_mb: float | None,
+    max_overhead: float | None,
+    frontier: bool,
+    against: str | None,
+    measure: bool,
+    settings: tuple[str, ...],
+    json_file: str | None,
+) -> None:
+    """Find the best plan: the least time for a memory budget, the least memory for a time budget."""
+    from . import planning
+    from .asking import assign
+    from .spec import parse_spec
+    from .terminal import plan_table, progress
+
+    wish = _wish(budget_mb, max_overhead, frontier, against)
+    raw: dict[str, Any] = {"workload": workload}
+    for assignment in settings:
+        assign(raw, assignment)
+    spec = parse_spec(raw, "the command line")
+    _check_writable(json_file)
+    found = planning.plan(spec, wish)
+    is_something_to_run = any(point.regions for point in (*found.points, *found.recipes))
+    if measure and is_something_to_run and (found.chosen is None or found.chosen.regions):
+        with progress(planning.study_of(spec, found), 0) as listener:
+            found = planning.measure(spec, found, listener=listener)
+    if json_file != "-":
+        _print(plan_table(found))
+        click.echo(found.sentence)
+    _write_json(json_file, found.model_dump(mode="json", by_alias=True))
+    sys.exit(1 if found.chosen is None and not frontier else 0)
+
+
+def _wish(
+    budget_mb: float | None, max_overhead: float | None, frontier: bool, against: str | None
+) -> "Wish":
+    from .planning import Wish
+
+    if [budget_mb is not None, max_overhead is not None, frontier].count(True) != 1:
+        raise InputError("give one of --budget-mb N, --max-overhead PCT and --frontier")
+    for name, value in (("--budget-mb", budget_mb), ("--max-overhead", max_overhead)):
+        if value is not None and not 0 < value < 1e12:
+            raise InputError(f"{name}: expected a number above 0, got {value:g}")
+    return Wish(
+        budget_bytes=None if budget_mb is None else int(budget_mb * 1e6),
+        max_overhead=None if max_overhead is None else max_overhead / 100,
+        frontier=frontier,
+        against_recipes=against is not None,
+    )
+
+
+@cli.command(
+    epilog="Example: python -m recompute_core estimate gpt --plan every-block --plan nested --fit-gb 80"
+)
+@click.argument("workload", metavar="WORKLOAD")
+@click.option("--plan", "names", multiple=True, required=True, help="A plan; may be repeated.")
+@click.option("--fit-gb", type=float, metavar="N", help="Also how far each plan reaches in N GB.")
+@set_option
+@json_option
+def estimate(
+    workload: str,
+    names: tuple[str, ...],
+    fit_gb: float | None,
+    settings: tuple[str, ...],
+    json_file: str | None,
+) -> None:
+    """Saved bytes, peak, and where the peak sits, allocating nothing.
+
+    The model may be larger than this machine. Plain comes first, for comparison.
+    """
+    from . import estimating
+    from .asking import assign
+    from .plans.custom import check_custom_plans
+    from .spec import parse_spec
+    from .terminal import estimates_table, fit_table
+
+    raw: dict[str, Any] = {"workload": workload}
+    for assignment in settings:
+        assign(raw, assignment)
+    others = [name for name in names if name != "none"]
+    spec = parse_spec(raw | ({"plans": others} if others else {}), "the command line")
+    check_custom_plans(spec)
+    if len(spec.shapes) > 1:
+        raise InputError("--set shapes: an estimate is of one shape; set its sizes as workload.seq_len")
+    if fit_gb is not None and not 0 < fit_gb < 1e9:
+        raise InputError(f"--fit-gb: expected a number above 0, got {fit_gb:g}")
+    _check_writable(json_file)
+
+    shape, plans = spec.shapes[0], ("none", *others)
+    found = dict(zip(plans, estimating.estimates(spec, shape, plans), strict=True))
+    said = estimating.advice(spec, shape, found["none"])
+    fit = None
+    if fit_gb is not None:
+        field, budget = estimating.fit_field(spec), int(fit_gb * 1e9)
+        reached = estimating.reach(spec, plans, field, budget)
+        fit = estimating.fit_document(field, budget, plans, reached)
+    if json_file != "-":
+        _print(estimates_table(found))
+        for line in said:
+            click.echo(line)
+        if fit is not None:
+            _print(fit_table(fit))
+        click.echo(f"MB = 10^6 bytes. Estimated: {found['none'].source}.")
+    _write_json(json_file, estimating.document(spec, shape, found, said, fit))
 
 
 @cli.command(epilog="Example: python -m recompute_core gate measurements.json")

@@ -231,6 +231,17 @@ class PeakAt(Record):
     replaying: bool
     """Whether a recomputed block's activations had come back."""
 
+    @property
+    def words(self) -> str:
+        """`backward of blocks.5`, `backward, blocks.5 recomputed`, `the optimizer's step`."""
+        named = {"zero_grad": "zeroing the gradients", "optimizer": "the optimizer's step"}
+        phase = named.get(self.phase, self.phase)
+        if self.module is None:
+            return phase
+        if self.replaying:
+            return f"{phase}, {self.module} recomputed"
+        return f"{phase} of {self.module}"
+
 
 class Timeline(Record):
     """Bytes alive over one update, thinned so that every peak of a bin is kept."""
@@ -332,6 +343,63 @@ class Estimate(Record):
     def ceiling(self) -> float:
         """Share of the peak that recomputing could touch at all: what the blocks' forward made."""
         return self.parts.blocks / self.parts.total
+
+
+class PlanPoint(Record):
+    """A plan with its estimated costs and, once a study has run it, the measured ones."""
+
+    kind: FigureKind = "estimated"
+    """Of `peak_bytes`, `saved_bytes` and `overhead`; what is named measured was measured here."""
+    plan: str
+    plan_hash: str
+    regions: tuple[Region, ...]
+    peak_bytes: int
+    """Highest moment of the update, state included."""
+    peak_above_state_bytes: int
+    saved_bytes: int
+    overhead: float
+    """Seconds of replay as a share of a plain update."""
+    measured_peak_bytes: int | None = None
+    measured_ratio: float | None = None
+    """Update time over plain's: the median of the pairs."""
+    measured_ratio_ci95: Interval | None = None
+    parity: Literal["bitwise", "passed", "failed"] | None = None
+    """What the study's parity found; None before it."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def miss(self) -> float | None:
+        """How far the measured peak is from the estimated one, as a share of it."""
+        return self.measured_peak_bytes and self.measured_peak_bytes / self.peak_bytes - 1
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def flagged(self) -> bool:
+        """Whether the estimate missed the measured peak by more than 2 %."""
+        return self.miss is not None and abs(self.miss) > 0.02
+
+
+class PlanResult(Record):
+    """What `plan` answers: the plans found, and the recipes they are set against."""
+
+    schema_: Literal["recompute-plan/1"] = Field("recompute-plan/1", serialization_alias="schema")
+    sentence: str
+    workload: dict[str, Any]
+    shape_key: str
+    state_bytes: int
+    """Alive between updates; no plan changes it."""
+    plain_s: float
+    """Seconds of a plain update on this machine, drawn on from one and two blocks."""
+    plain: PlanPoint
+    floor: PlanPoint
+    """The lowest peak that was found."""
+    chosen: PlanPoint | None = None
+    """The plan for the budget that was asked for; None without a budget, or when none fits."""
+    points: tuple[PlanPoint, ...]
+    """Highest peak first."""
+    recipes: tuple[PlanPoint, ...] = ()
+    study_id: str | None = None
+    """The study that measured them."""
 
 
 class MemoryPair(Record):

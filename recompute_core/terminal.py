@@ -16,7 +16,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from .results import Gate, Judged, StudyResult
+from .results import Estimate, Gate, Judged, PlanPoint, PlanResult, StudyResult
 from .spec import StudySpec
 from .studies.driver import Listener
 from .studies.findings import finding
@@ -126,6 +126,36 @@ def _gate_word(gate: Gate) -> str:
     return _WORDS.get(gate.outcome, "[dim]not run[/]")
 
 
+def plan_table(found: PlanResult) -> Table:
+    """One row a plan: what is estimated, and what was measured if a study has run."""
+    table = Table(title=f"Plans for {found.workload['name']} at {found.shape_key}", title_justify="left")
+    table.add_column("plan", no_wrap=True)
+    for name in ("peak MB, est.", "above state", "time, est.", "peak MB", "ratio", "95 % interval"):
+        table.add_column(name, justify="right")
+    table.add_column("parity")
+    for title, points in (("found", found.points), ("recipes", found.recipes)):
+        if points and title == "recipes":
+            table.add_section()
+        for point in points:
+            table.add_row(*_plan_row(point))
+    return table
+
+
+def _plan_row(point: PlanPoint) -> tuple[str, ...]:
+    low_high = point.measured_ratio_ci95
+    return (
+        point.plan,
+        _mb(point.peak_bytes),
+        _mb(point.peak_above_state_bytes),
+        f"+{100 * point.overhead:.1f} %",
+        (_mb(point.measured_peak_bytes) if point.measured_peak_bytes else "")
+        + (" (!)" if point.flagged else ""),
+        f"{point.measured_ratio:.3f}" if point.measured_ratio else "",
+        "{:.3f} to {:.3f}".format(*low_high) if low_high else "",
+        point.parity or "",
+    )
+
+
 def _mb(count: int | None) -> str:
     return "not measured" if count is None else f"{count / 1e6:,.1f}"
 
@@ -139,6 +169,42 @@ def reasons(result: StudyResult) -> list[str]:
             tail = f" (and {more} more reasons, in the JSON)" if more > 0 else ""
             lines.append(f"{candidate.plan} at {candidate.shape_key}: {candidate.troubles[0]}{tail}")
     return lines
+
+
+def estimates_table(found: dict[str, Estimate]) -> Table:
+    """One row a plan: what it would keep and how high it would climb."""
+    table = Table()
+    table.add_column("plan", no_wrap=True)
+    for name in ("saved MB", "peak MB", "above state MB"):
+        table.add_column(name, justify="right")
+    table.add_column("peak sits in")
+    table.add_column("ceiling %", justify="right")
+    table.add_column("kind")
+    for plan, one in found.items():
+        table.add_row(
+            _whose(plan),
+            _mb(one.saved_bytes),
+            _mb(one.peak_bytes),
+            _mb(one.peak_above_state_bytes),
+            one.peak_at.words,
+            f"{one.ceiling * 100:.0f}",
+            one.kind,
+        )
+    return table
+
+
+def fit_table(fit: dict[str, Any]) -> Table:
+    """The longest sequence or the largest batch under a budget, plan by plan."""
+    what = {"seq_len": "longest sequence", "batch": "largest batch"}[fit["field"]]
+    table = Table("plan")
+    table.add_column(f"{what} in {fit['budget_bytes'] / 1e9:g} GB", justify="right")
+    table.add_column("peak MB", justify="right")
+    table.add_column("kind")
+    for row in fit["plans"]:
+        size = "none fits" if row["largest"] is None else f"{row['largest']:,}"
+        peak = "" if row["largest"] is None else _mb(row["peak_bytes"])
+        table.add_row(_whose(row["plan"]), size, peak, "estimated")
+    return table
 
 
 def studies_table(rows: list[StudyRow]) -> Table:

@@ -76,7 +76,7 @@ def _picker(store: Store, unknown: str | None) -> None:
     with st.popover(picker_label(shown) if shown else "Choose a study", width="stretch"):
         for row in rows:
             st.page_link(
-                "result.py" if row.ended else "live.py",
+                "tradeoff.py" if row.ended else "live.py",
                 label=picker_label(row),
                 query_params={"study": row.id},
             )

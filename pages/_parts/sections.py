@@ -1,4 +1,4 @@
-"""The tabs of the result page: curves, selective curve, step time, parity, figures, environment."""
+"""The tabs of the trade-off page: what was measured, over shapes, blocks and time, and its proof."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,13 @@ import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import StudyResult
+from recompute_core.spec import StudySpec
 
-from . import charts, markup, tables
+from . import charts, markup, planmap, tables, timelines
 from .data import Snapshot
+from .estimated import longer, tab_name
 from .palette import Palette
 from .words import plan_label, shape_labels
 
@@ -54,6 +57,73 @@ def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     st.caption("Measured here: saved once per storage, peak with the model's state included.")
 
 
+def _choose_shape(shapes: list[str], where: str) -> str:
+    """One of the shapes, the last to start with; not asked where there is one only."""
+    if len(shapes) == 1:
+        return shapes[0]
+    labels = shape_labels(shapes)
+    picked = st.segmented_control(
+        "Shape", shapes, format_func=lambda key: labels[key], default=shapes[-1],
+        key=f"{where} shape", required=True,
+    )  # fmt: skip
+    return picked if picked in shapes else shapes[-1]
+
+
+def _choose_plan(plans: list[str], where: str) -> str:
+    """One of the plans; the choice goes along from tab to tab."""
+    key = f"{where} plan"
+    if st.session_state.get(key) not in plans:
+        kept = st.session_state.get("chosen plan")
+        st.session_state[key] = kept if kept in plans else plans[0]
+    picked: str = st.selectbox("Plan", plans, format_func=plan_label, key=key, width=360)
+    st.session_state["chosen plan"] = picked
+    return picked
+
+
+def timeline(found: Snapshot, result: StudyResult, colours: Palette) -> None:
+    """Bytes alive over one update, plain and one plan, with both peaks."""
+    pairs = {
+        (one.candidate.plan, one.candidate.shape_key): one.candidate.memory
+        for one in result.judged
+        if one.candidate.memory is not None
+    }
+    if not pairs:
+        st.html(markup.strip("No candidate's memory has been measured.", "plain"))
+        return
+    with st.container(horizontal=True, vertical_alignment="top"):
+        plan = _choose_plan(list(dict.fromkeys(plan for plan, _ in pairs)), "timeline")
+        shape = _choose_shape([shape for name, shape in pairs if name == plan], "timeline")
+    memory = pairs[plan, shape]
+    plain, own = memory.plain, memory.candidate
+    st.html(markup.strip(timelines.peak_sentence(plan, plain, own), "plain"))
+    if plain.timeline is None or own.timeline is None:
+        why = own.not_measured.get("timeline") or plain.not_measured.get("timeline")
+        st.caption(f"The timeline was not measured{f': {why}' if why else ''}.")
+        return
+    st.plotly_chart(
+        timelines.timeline_chart(
+            plan, (plain.timeline, plain.state_bytes), (own.timeline, own.state_bytes), colours
+        ),
+        key="timeline",
+        config=_QUIET,
+        alt=f"Bytes alive in MB over one update, plain and {plan} at {shape}, with both peaks",
+    )
+    st.caption(
+        f"Measured here at {shape}: one update each under the profiler, which makes it slower than the "
+        "updates that are timed. What lies under the dotted line is state, which no plan changes."
+    )
+
+
+def block_map(found: Snapshot, result: StudyResult, colours: Palette) -> None:
+    """What a plan does to each part of each block."""
+    regions = {one.candidate.plan: one.candidate.regions for one in result.judged}
+    plan = _choose_plan(list(regions), "map")
+    rows = planmap.plan_map(regions[plan], anatomy_of(result.spec.workload))
+    st.html(markup.strip(planmap.summary(rows), "plain"))
+    st.html(planmap.drawn(rows))
+    st.caption("What is declared, not measured: point at a cell for what exactly happens in it.")
+
+
 def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """Saved bytes, peak and step time against the number of recomputed blocks."""
     shapes = list(dict.fromkeys(one.candidate.shape_key for one in result.judged))
@@ -67,14 +137,7 @@ def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:
             )
         )
         return
-    shape = next(iter(curves_at))
-    if len(curves_at) > 1:
-        labels = shape_labels(list(curves_at))
-        picked = st.segmented_control(
-            "Shape", list(curves_at), format_func=lambda key: labels[key], default=list(curves_at)[-1],
-            key="selective shape", required=True,
-        )  # fmt: skip
-        shape = picked if picked in curves_at else shape
+    shape = _choose_shape(list(curves_at), "selective")
     left, right = pair_of_columns("selective")
     with left:
         st.markdown("**Memory (MB)**")
@@ -187,11 +250,19 @@ def environment(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         st.json(result.spec.model_dump(mode="json"), expanded=1)
 
 
-SECTIONS: dict[str, Callable[[Snapshot, StudyResult, Palette], None]] = {
-    "Curves": curves,
-    "Selective curve": selective,
-    "Step time": step_time,
-    "Parity": parity,
-    "All figures": figures,
-    "Environment": environment,
-}
+Section = Callable[[Snapshot, StudyResult, Palette], None]
+
+
+def sections_of(spec: StudySpec) -> dict[str, Section]:
+    """The tabs by their names, in order."""
+    return {
+        "Curves": curves,
+        "Timeline": timeline,
+        "Block map": block_map,
+        tab_name(spec): longer,
+        "Selective curve": selective,
+        "Step time": step_time,
+        "Parity": parity,
+        "All figures": figures,
+        "Environment": environment,
+    }

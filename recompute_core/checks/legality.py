@@ -30,10 +30,16 @@ _MODULE_INTERNALS = frozenset(vars(nn.Module()))
 
 
 def check_legality(job: Job, settings: CheckpointSettings, seed: int) -> Legality:
-    """The verdict on every candidate block; the job's model is used up by it."""
+    """The verdict on every candidate block, and on what may be recomputed outside them.
+
+    The job's model is used up by it.
+    """
     arguments = _captured_arguments(job, seed)
     return Legality(
-        blocks=tuple(_check_block(job, name, arguments.get(name), settings) for name in job.blocks)
+        blocks=tuple(
+            _check_block(job, name, arguments.get(name), settings)
+            for name in (*job.outside, *job.blocks)
+        )
     )
 
 
@@ -48,7 +54,7 @@ def _captured_arguments(job: Job, seed: int) -> dict[str, Arguments]:
         return hook
 
     with ExitStack() as stack, torch.no_grad():
-        for name in job.blocks:
+        for name in (*job.outside, *job.blocks):
             block = job.model.get_submodule(name)
             handle = block.register_forward_pre_hook(capturing(name), with_kwargs=True)
             stack.callback(handle.remove)

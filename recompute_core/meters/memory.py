@@ -59,7 +59,7 @@ def measure_memory(
             found = _mps(run)
         else:
             found = _accelerator(run, device)
-    process_peak = _process_peak_bytes() if device.type == "cpu" else None
+    process_peak = process_peak_bytes() if device.type == "cpu" else None
     if process_peak is None:
         why = (
             "this system does not tell" if device.type == "cpu" else "the device's share is not read yet"
@@ -132,7 +132,7 @@ def _mps(run: Run) -> dict[str, Any]:
     }
 
 
-def _process_peak_bytes() -> int | None:
+def process_peak_bytes() -> int | None:
     """Largest resident set of this process, from the kernel."""
     try:
         with open("/proc/self/status") as status:

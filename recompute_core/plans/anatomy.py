@@ -13,6 +13,8 @@ class Anatomy:
     norms: tuple[str, ...] = ("norm1", "norm2")
     attention: str = "attn"
     mlp: str = "mlp"
+    outside: tuple[str, ...] = ()
+    """FQNs of modules before the blocks that a plan may recompute too; no recipe does."""
 
     def block(self, number: int) -> str:
         """FQN of a block."""
@@ -26,4 +28,4 @@ class Anatomy:
 
 def anatomy_of(settings: GptSettings | ReceiptsSettings) -> Anatomy:
     """The anatomy of a workload: both are pre-norm transformers with the same names."""
-    return Anatomy(settings.blocks)
+    return Anatomy(settings.blocks, outside=("stem",) if settings.name == "receipts" else ())

@@ -2,13 +2,13 @@
 
 from ..errors import InputError
 from ..spec import Region, StudySpec
-from .anatomy import anatomy_of
+from .anatomy import Anatomy, anatomy_of
 from .names import is_taken
 
 
 def check_custom_plans(spec: StudySpec) -> None:
     """Raises InputError for a custom plan that is unused, misnamed, empty or outside the blocks."""
-    blocks = anatomy_of(spec.workload).names
+    anatomy = anatomy_of(spec.workload)
     for name, regions in spec.custom_plans.items():
         try:
             if is_taken(name):
@@ -18,14 +18,15 @@ def check_custom_plans(spec: StudySpec) -> None:
             if not regions:
                 raise InputError("recomputes nothing; give it a region such as {modules: [blocks.0]}")
             for region in regions:
-                _check_region(region, blocks)
+                _check_region(region, anatomy)
         except InputError as error:
             raise InputError(f"custom_plans.{name}: {error}") from None
 
 
-def _check_region(region: Region, blocks: tuple[str, ...]) -> None:
+def _check_region(region: Region, anatomy: Anatomy) -> None:
+    blocks = anatomy.names
     for module in region.modules:
-        if not f"{module}.".startswith(tuple(f"{block}." for block in blocks)):
+        if not f"{module}.".startswith(tuple(f"{name}." for name in (*anatomy.outside, *blocks))):
             raise InputError(
                 f"{module[:60]!r} is not in a block; the blocks are {blocks[0]} to {blocks[-1]}"
             )

@@ -206,14 +206,15 @@ def is_taken(name: str) -> bool:
 
 
 def touched_blocks(regions: Regions, anatomy: Anatomy) -> tuple[str, ...]:
-    """FQNs of the blocks that a plan recomputes, in whole or in part, in the order of forward."""
+    """FQNs of the blocks, and of what may be recomputed before them, that a plan recomputes in whole or
+    in part, in the order of forward."""
     at_or_above = {
         prefix
         for region in regions
         for name in region.modules
         for prefix in accumulate(name.split("."), "{}.{}".format)
     }
-    return tuple(block for block in anatomy.names if block in at_or_above)
+    return tuple(block for block in (*anatomy.outside, *anatomy.names) if block in at_or_above)
 
 
 def first_blocks(count: int) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def admit(spec: StudySpec, home: Path) -> None:
             regions_of(spec, plan)
         except InputError as error:
             raise InputError(f"plans[{index}]: {error}") from None
-    _check_memory(spec)
+    check_memory(spec)
     if spec.workload.name == "receipts" and spec.workload.images is not None:
         from ..workloads.receipts.manifest import check_images
 
@@ -36,7 +36,8 @@ def admit(spec: StudySpec, home: Path) -> None:
                 )
 
 
-def _check_memory(spec: StudySpec) -> None:
+def check_memory(spec: StudySpec) -> None:
+    """Raises InputError when plain at some shape needs more memory than this machine has."""
     if spec.device not in ("auto", "cpu"):
         return  # an accelerator's memory is known only where torch is loaded
     there = psutil.virtual_memory().total

@@ -33,3 +33,14 @@ def build(settings: GptSettings | ReceiptsSettings, seed: int, home: Path) -> "J
     from . import receipts
 
     return receipts.build(settings, seed, home)
+
+
+def build_blank(settings: GptSettings | ReceiptsSettings, seed: int) -> "Job":
+    """The same on a blank batch: for estimates, which look at sizes and need no data set."""
+    if isinstance(settings, GptSettings):
+        from . import gpt
+
+        return gpt.build(settings, seed)
+    from . import receipts
+
+    return receipts.build_blank(settings, seed)

@@ -1,8 +1,10 @@
 """Where a job runs: the local accelerator through `torch.accelerator`, or the CPU."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from ..errors import InputError
 from ..spec import Device, Precision
@@ -34,10 +36,26 @@ def synchronize(device: torch.device) -> None:
 
 
 def cast(job: Job, precision: Precision) -> Job:
-    """The job with its parameters, its buffers and the floating tensors of its batch in `precision`."""
+    """The job with its parameters, its buffers and the floating tensors of its batch in `precision`.
+
+    Replaces the model's tensors one by one, tied ones once: `Module.to` cannot do it on fake tensors.
+    """
     dtype: torch.dtype = getattr(torch, precision)
-    batch = tuple(t.to(dtype) if t.is_floating_point() else t for t in job.batch)
-    return replace(job, model=job.model.to(dtype), batch=batch)
+    made: dict[Tensor, Tensor] = {}
+
+    def converted(tensor: Tensor | None) -> Any:
+        if tensor is None or not tensor.is_floating_point() or tensor.dtype == dtype:
+            return tensor
+        if tensor not in made:
+            plain = tensor.detach().to(dtype)
+            is_parameter = isinstance(tensor, nn.Parameter)
+            made[tensor] = nn.Parameter(plain, tensor.requires_grad) if is_parameter else plain
+        return made[tensor]
+
+    for module in job.model.modules():
+        for kept in (module._parameters, module._buffers):
+            kept.update({name: converted(tensor) for name, tensor in kept.items()})
+    return replace(job, batch=tuple(map(converted, job.batch)))
 
 
 def move(job: Job, device: torch.device) -> Job:

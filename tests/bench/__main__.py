@@ -2,12 +2,15 @@
 
 import sys
 
-from . import first_figures, page_latency, study_cost
+from . import best_plans, estimate_error, first_figures, page_latency, plan_speed, study_cost
 
 BENCHES = {
     "study-cost": study_cost.main,
     "first-figures": first_figures.main,
     "page-latency": page_latency.main,
+    "estimate-error": estimate_error.main,
+    "plan-speed": plan_speed.main,
+    "best-plans": best_plans.main,
 }
 
 

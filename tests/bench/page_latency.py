@@ -1,6 +1,6 @@
 """How long the server takes to show a moved threshold, with 200 cells in the study and with more.
 
-Whole AppTest reruns of the result page, each with another threshold. A browser reruns only the
+Whole AppTest reruns of the trade-off page, each with another threshold. A browser reruns only the
 fragment, so it waits for less. Nothing absolute is asserted.
 """
 
@@ -19,7 +19,7 @@ FRAME = Path(__file__).parents[2] / "pages" / "_frame.py"
 
 
 def timed(candidates: int, reruns: int = 15) -> tuple[int, float, list[float]]:
-    """Cells of a study; seconds of the result page's first showing, and of each rerun after a change."""
+    """Cells of a study; seconds of the page's first showing, and of each rerun after a change."""
     with tempfile.TemporaryDirectory() as home:
         os.environ["RECOMPUTE_HOME"] = home
         store = Store(Path(home))
@@ -27,7 +27,7 @@ def timed(candidates: int, reruns: int = 15) -> tuple[int, float, list[float]]:
         app = AppTest.from_file(str(FRAME), default_timeout=60)
         app.query_params["study"] = study
         app.run()
-        app.switch_page("result.py")
+        app.switch_page("tradeoff.py")
         first = _seconds(app.run)
         assert not app.exception, [error.value for error in app.exception]
         spent = []

@@ -1,7 +1,7 @@
 """Pictures of every page, in both themes and two widths: `python -m tests.browser.screenshots OUT_DIR`.
 
 Shows the studies of RECOMPUTE_HOME (by default `.recompute`) through a server of its own. `--study ID`
-chooses the study of Live and Result; otherwise it is the newest that has a verdict.
+chooses the study of Live and Trade-off; otherwise it is the newest that has a verdict.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from recompute_core.studies.store import Store
 
 from .chrome import browser, server, settle, watch
 
-PAGES = {"home": "", "setup": "set-up", "live": "live", "result": "result", "studies": "studies"}
+PAGES = {"home": "", "setup": "set-up", "live": "live", "tradeoff": "tradeoff", "studies": "studies"}
 
 
 def main() -> None:

@@ -77,8 +77,8 @@ def test_from_an_empty_home_to_a_measured_verdict(empty: tuple[str, Store], visi
     # The first finding is on the page long before the end.
     expect(page.locator(".rs-finding")).to_contain_text("plain at T=128", timeout=90_000)
     said = _verdict(page)
-    page.get_by_role("link", name="Open the result").click()
-    expect(page.get_by_role("heading", name="Result")).to_be_visible(timeout=20_000)
+    page.get_by_role("link", name="Open the trade-off").click()
+    expect(page.get_by_role("heading", name="Trade-off")).to_be_visible(timeout=20_000)
     assert _verdict(page, 20_000) == said
     expect(page.locator(".rs-gates tbody tr")).to_have_count(4)
     expect(page.locator(".js-plotly-plot").first).to_be_visible()
@@ -94,7 +94,7 @@ def test_tune_a_threshold_then_declare_it(
 ) -> None:
     address, store, study = served
     page = visitor(theme).page()
-    page.goto(f"{address}/result?study={study}")
+    page.goto(f"{address}/tradeoff?study={study}")
     settle(page)
     assert _is_dark(page) is (theme == "dark")
     assert _verdict(page, 20_000).startswith("Adopt every-block")
@@ -125,7 +125,7 @@ def test_tune_a_threshold_then_declare_it(
 
 
 @THEMES
-@pytest.mark.parametrize("where", ["", "live", "result", "studies", "set-up"])
+@pytest.mark.parametrize("where", ["", "live", "tradeoff", "studies", "set-up"])
 def test_a_link_shows_the_same_study_in_another_browser(
     served: tuple[str, Store, str], visitor: Visitor, theme: str, where: str
 ) -> None:
@@ -134,15 +134,42 @@ def test_a_link_shows_the_same_study_in_another_browser(
     page.goto(f"{address}/{where}?study={study}")
     settle(page)
     assert _study_in(page) == study
-    if where in ("live", "result"):
+    if where in ("live", "tradeoff"):
         assert _verdict(page, 20_000) == store.study(study).sentence
     page.get_by_role("button", name="Copy link").click()
     expect(page.locator("[data-testid=stCode]")).to_contain_text(f"study={study}")
 
 
+def test_the_old_address_of_trade_off_leads_there(
+    served: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, _, study = served
+    page = visitor().page()
+    page.goto(f"{address}/result?study={study}&peak=0.52")
+    page.wait_for_url(re.compile(rf"/tradeoff\?.*study={study}"))
+    settle(page)
+    expect(page.get_by_role("heading", name="Trade-off")).to_be_visible()
+    expect(page.get_by_text("What-if: thresholds differ from the declared ones")).to_be_visible()
+
+
+def test_longer_sequences_are_estimated_and_the_server_stays_free_of_torch(
+    served: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, _, study = served
+    page = visitor().page()
+    page.goto(f"{address}/tradeoff?study={study}")
+    settle(page)
+    page.get_by_role("tab", name="Longer sequences").click()
+    expect(page.get_by_text("estimated at T=8192 B=1")).to_be_visible(timeout=90_000)
+    page.get_by_role("button", name="Find the longest sequence").click()
+    expect(page.get_by_text("Estimated: the whole peak")).to_be_visible(timeout=90_000)
+    with urllib.request.urlopen(f"{address}/api/healthz", timeout=10) as answer:
+        assert json.load(answer)["torch_loaded"] is False
+
+
 def test_an_unknown_study_is_said_in_one_line(visitor: Visitor, served: tuple[str, Store, str]) -> None:
     page = visitor().page()
-    page.goto(f"{served[0]}/result?study=20990101-000000-ffff")
+    page.goto(f"{served[0]}/tradeoff?study=20990101-000000-ffff")
     settle_error = page.get_by_text("There is no study “20990101-000000-ffff” here.")
     expect(settle_error).to_be_visible(timeout=20_000)
 
@@ -185,7 +212,7 @@ def test_a_bad_value_keeps_what_was_chosen(
 
 
 def test_every_answer_carries_the_security_headers(served: tuple[str, Store, str]) -> None:
-    for path in ("/", "/api/healthz", "/result", "/_stcore/health"):
+    for path in ("/", "/api/healthz", "/tradeoff", "/_stcore/health"):
         with urllib.request.urlopen(served[0] + path, timeout=10) as answer:
             policy = answer.headers["content-security-policy"]
             assert "unsafe-eval" not in policy

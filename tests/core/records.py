@@ -13,6 +13,8 @@ from recompute_core.results import (
     Pair,
     ParityFailed,
     ParityPassed,
+    PlanPoint,
+    PlanResult,
     Proven,
     Reason,
     Refused,
@@ -104,3 +106,33 @@ def refused(stopped_by: str, plan: str = "every-block", seq_len: int = 128, **fo
 def illegal(block: str = "blocks.0") -> BlockLegality:
     reason = Reason(code="running_statistics", block=block, sentence=f"{block}: it moves.")
     return BlockLegality(block=block, verdict="illegal", reasons=(reason,))
+
+
+def plan_point(plan: str, peak: int, *modules: str) -> PlanPoint:
+    """A plan of these blocks; the state is 1 MB."""
+    return PlanPoint(
+        plan=plan,
+        plan_hash="sha256:0",
+        regions=tuple(Region(modules=(name,)) for name in modules),
+        peak_bytes=peak,
+        peak_above_state_bytes=peak - 1_000_000,
+        saved_bytes=10,
+        overhead=0.25,
+    )
+
+
+def plan_answer(*points: PlanPoint) -> PlanResult:
+    """An answer that chose the first of these plans; plain's peak is 4 MB."""
+    plain = plan_point("none", 4_000_000)
+    return PlanResult(
+        sentence="",
+        workload={"name": "gpt"},
+        shape_key="T=128 B=4",
+        state_bytes=1_000_000,
+        plain_s=1.0,
+        plain=plain,
+        floor=points[-1],
+        chosen=points[0],
+        points=(plain, *points),
+        recipes=points[:1],
+    )

@@ -16,9 +16,11 @@ from recompute_core.results import (
     Pair,
     ParityFailed,
     ParityPassed,
+    PeakAt,
     Reason,
     Record,
     Reference,
+    Timeline,
     Timing,
 )
 from recompute_core.spec import StudySpec, parse_spec, shape_key
@@ -145,6 +147,18 @@ class Filled:
                 naive_saved_bytes=int(150_000_000 * peak_ratio),
                 state_bytes=state,
                 peak_samples=(peak, peak, peak),
+                peak_at=PeakAt(phase="backward", module="blocks.5", replaying=peak_ratio < 1),
+                timeline=Timeline(
+                    seconds=(0.001, 0.1, 0.2, 0.3),
+                    bytes=(state, state + peak // 2, state + peak, state),
+                    marks=(
+                        (0.0, "zero_grad"),
+                        (0.01, "forward"),
+                        (0.1, "backward"),
+                        (0.15, "backward of blocks.5"),
+                        (0.29, "optimizer"),
+                    ),
+                ),
                 not_measured={"peak_reserved_bytes": "no caching allocator on the CPU"},
             ),
         )

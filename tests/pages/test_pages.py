@@ -12,7 +12,7 @@ from . import studies
 from .conftest import FRAME, OpenPage
 from .reading import figures, text
 
-PAGES = ("home", "setup", "live", "result", "studies")
+PAGES = ("home", "setup", "live", "tradeoff", "studies")
 
 
 def _button(app: AppTest, label: str):
@@ -49,7 +49,7 @@ def test_a_finished_study_on_every_page(open_page: OpenPage, store: Store, page:
     study = studies.filled(store)
     app = open_page(page, study=study)
     assert app.query_params["study"] == study
-    if page in ("home", "live", "result"):
+    if page in ("home", "live", "tradeoff"):
         assert store.study(study).sentence in text(app)
         assert len(figures(app)) >= 1
 
@@ -57,12 +57,12 @@ def test_a_finished_study_on_every_page(open_page: OpenPage, store: Store, page:
 def test_the_newest_study_is_shown_and_put_into_the_address(open_page: OpenPage, store: Store) -> None:
     studies.filled(store)
     newest = studies.filled(store, ratios=studies.WIDE)
-    assert open_page("result").query_params["study"] == newest
+    assert open_page("tradeoff").query_params["study"] == newest
 
 
 def test_the_picture_has_a_disc_for_each_adopted_candidate(open_page: OpenPage, store: Store) -> None:
     study = studies.filled(store, peak_ratio=0.5)
-    picture = json.loads(figures(open_page("result", study=study))[0])
+    picture = json.loads(figures(open_page("tradeoff", study=study))[0])
     names = {trace.get("name") for trace in picture["data"]}
     assert "passes every gate" in names
     assert "fails a gate" not in names
@@ -73,23 +73,32 @@ def test_the_picture_has_a_disc_for_each_adopted_candidate(open_page: OpenPage, 
 
 def test_undecided_says_so(open_page: OpenPage, store: Store) -> None:
     study = studies.filled(store, ratios=studies.WIDE, spec=studies.spec_of(plans=["every-block"]))
-    app = open_page("result", study=study)
+    app = open_page("tradeoff", study=study)
     assert "Undecided on every-block" in text(app)
     assert '"diamond"' in figures(app)[0]
 
 
 @pytest.mark.parametrize(
     "section",
-    ["Curves", "Selective curve", "Step time", "Parity", "All figures", "Environment"],
+    [
+        "Curves",
+        "Timeline",
+        "Block map",
+        "Selective curve",
+        "Step time",
+        "Parity",
+        "All figures",
+        "Environment",
+    ],
 )
-def test_every_section_of_the_result(open_page: OpenPage, store: Store, section: str) -> None:
+def test_every_section_of_the_tradeoff(open_page: OpenPage, store: Store, section: str) -> None:
     spec = studies.spec_of(plans=["blocks:0", "blocks:0,1", "blocks:0,1,2", "every-block"])
     study = studies.filled(store, spec)
-    app = open_page("result", study=study)
+    app = open_page("tradeoff", study=study)
     app.session_state["section"] = section
     app.run()
     assert not app.exception
-    drawn = {"Curves": 3, "Selective curve": 3, "Step time": 3}.get(section, 1)
+    drawn = {"Curves": 3, "Timeline": 2, "Selective curve": 3, "Step time": 3}.get(section, 1)
     assert len(figures(app)) == drawn
 
 
@@ -103,7 +112,7 @@ def test_every_section_of_the_result(open_page: OpenPage, store: Store, section:
         (studies.refused_by_legality, "blocks.0.norm keeps running statistics"),
     ],
 )
-@pytest.mark.parametrize("page", ["home", "live", "result"])
+@pytest.mark.parametrize("page", ["home", "live", "tradeoff"])
 def test_a_refused_candidate_never_shows_a_cost(
     open_page: OpenPage, store: Store, make, why: str, page: str
 ) -> None:
@@ -116,8 +125,8 @@ def test_a_refused_candidate_never_shows_a_cost(
     assert " ms " not in said
     for figure in figures(app):
         assert "every-block" not in figure
-    if page == "result":
-        for section in ("Curves", "Step time", "All figures", "Parity"):
+    if page == "tradeoff":
+        for section in ("Curves", "Timeline", "Step time", "All figures", "Parity"):
             app.session_state["section"] = section
             app.run()
             assert not app.exception
@@ -202,7 +211,7 @@ def test_a_study_that_ends_while_watched_shows_its_verdict(open_page: OpenPage, 
 
 def test_a_what_if_is_marked_and_can_be_reset(open_page: OpenPage, store: Store) -> None:
     study = studies.filled(store, peak_ratio=0.5)
-    app = open_page("result", study=study)
+    app = open_page("tradeoff", study=study)
     assert "What-if" not in text(app)
     app.slider(key="peak_ratio").set_value(0.4).run()
     said = text(app)
@@ -219,7 +228,7 @@ def test_a_what_if_in_the_address_is_shown(open_page: OpenPage, store: Store) ->
     study = studies.filled(store)
     app = open_page("home", study=study)
     app.query_params["update"] = "1.05"
-    app.switch_page("result.py").run()
+    app.switch_page("tradeoff.py").run()
     assert "What-if" in text(app)
     assert app.slider(key="update_ratio").value == 1.05
 
@@ -231,7 +240,7 @@ def test_a_bad_threshold_in_the_address_is_one_line(
     study = studies.filled(store)
     app = open_page("home", study=study)
     app.query_params["peak"] = value
-    app.switch_page("result.py").run()
+    app.switch_page("tradeoff.py").run()
     assert not app.exception
     assert len(app.warning) == 1
     assert "What-if" not in text(app)
@@ -241,7 +250,7 @@ def test_declare_and_re_run_starts_a_study_with_those_thresholds(
     open_page: OpenPage, store: Store, launched: list[str]
 ) -> None:
     study = studies.filled(store)
-    app = open_page("result", study=study)
+    app = open_page("tradeoff", study=study)
     app.slider(key="update_ratio").set_value(1.1).run()
     _button(app, "Declare and re-run").click().run()
     assert not app.exception
@@ -256,7 +265,7 @@ def test_declare_and_re_run_starts_a_study_with_those_thresholds(
 # --- addresses ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", ["live", "result", "studies", "home"])
+@pytest.mark.parametrize("page", ["live", "tradeoff", "studies", "home"])
 def test_an_unknown_study_is_one_clear_line(open_page: OpenPage, page: str) -> None:
     app = open_page(page, study="<b>nothing</b>")
     assert [error.value for error in app.error] == [
@@ -279,7 +288,7 @@ def test_a_store_that_is_not_ours_is_one_line(store: Store, open_page: OpenPage)
 def test_the_picker_links_to_each_study(open_page: OpenPage, store: Store) -> None:
     made = [studies.filled(store) for _ in range(3)]
     for study in made:
-        app = open_page("result", study=study)
+        app = open_page("tradeoff", study=study)
         assert app.query_params["study"] == study
         assert study in text(app)
         links = [link.proto.query_string for link in app.get("page_link")]

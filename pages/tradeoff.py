@@ -1,4 +1,4 @@
-"""Result: which plan passes, by what figures, and what if the thresholds were others?"""
+"""Trade-off: which plan, by what figures, and what if the thresholds were others?"""
 
 import json
 
@@ -8,7 +8,7 @@ from pages._parts import chrome, markup
 from pages._parts.data import Snapshot
 from pages._parts.gates_panel import asked_thresholds, forget_what_if
 from pages._parts.picture import describe, not_measured, picture, points
-from pages._parts.sections import SECTIONS
+from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
 from pages._parts.words import MB_NOTE, shape_labels
 from recompute_core.results import StudyResult
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _title(study: str | None) -> None:
-    chrome.title("Result", "Which plan passes, and why?", study)
+    chrome.title("Trade-off", "Which plan, and why?", study)
 
 
 @st.fragment
@@ -125,8 +125,9 @@ def _picture(result: StudyResult) -> None:
 
 
 def _sections(found: Snapshot, result: StudyResult) -> None:
-    tabs = st.tabs(list(SECTIONS), on_change="rerun", key="section")
-    for tab, show in zip(tabs, SECTIONS.values(), strict=True):
+    sections = sections_of(result.spec)
+    tabs = st.tabs(list(sections), on_change="rerun", key="section")
+    for tab, show in zip(tabs, sections.values(), strict=True):
         if tab.open:
             with tab:
                 show(found, result, chrome.colours())

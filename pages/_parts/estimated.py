@@ -1,0 +1,117 @@
+"""The tab of sizes that this machine never measured: estimates of a helper process, never gated."""
+
+from functools import lru_cache
+
+import streamlit as st
+
+from recompute_core.errors import InputError
+from recompute_core.estimating import Field, fit_field
+from recompute_core.estimator import Estimator
+from recompute_core.results import Estimate, StudyResult
+from recompute_core.spec import StudySpec, shape_key
+
+from . import beyond, markup
+from .data import Snapshot
+from .palette import Palette
+from .words import MB_NOTE, literal, plan_label
+
+_QUIET = {"displayModeBar": False}
+_FIRST: dict[Field, int] = {"seq_len": 8_192, "batch": 256}
+
+
+@lru_cache(maxsize=1)
+def estimator() -> Estimator:
+    """The one of this server."""
+    return Estimator()
+
+
+def tab_name(spec: StudySpec) -> str:
+    """`Longer sequences`, or what a workload without sequences has instead."""
+    return "Longer sequences" if fit_field(spec) == "seq_len" else "Larger batches"
+
+
+def longer(found: Snapshot, result: StudyResult, colours: Palette) -> None:
+    """Estimated peaks at a size of one's choice, beside those that were measured; and what fits."""
+    spec = result.spec.model_copy(update={"shapes": result.spec.shapes[-1:]})
+    field = fit_field(spec)
+    try:
+        _at_a_size(spec, result, field, colours)
+        _fit(spec, field)
+    except InputError as error:
+        st.error(literal(str(error)))
+
+
+def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Palette) -> None:
+    settings = spec.at(spec.shapes[0])
+    size = st.select_slider(
+        beyond.NAMES[field].capitalize(),
+        beyond.stops(field),
+        value=_FIRST[field],
+        format_func=lambda n: f"{n:,}",
+        key=f"longer {field}",
+    )
+    shape = {**spec.shapes[0], field: size}
+    plans = ("none", *spec.plans)
+    asked: dict[str, Estimate] = {}
+    with _waiting(f"Estimating {len(plans)} plans at {shape_key(spec.at(shape))}"):
+        for plan in plans:
+            asked[plan] = estimator().ask(spec, shape, plan)
+        advice = estimator().advice(spec, shape)
+    base = {name: getattr(settings, name) for name in result.judged[0].candidate.shape}
+    st.plotly_chart(
+        beyond.beyond_chart(beyond.measured_peaks(result, field, base), asked, field, size, colours),
+        key="beyond",
+        config=_QUIET,
+        alt=f"Peak in MB over {beyond.NAMES[field]}, measured at the study's and estimated at {size:,}",
+    )
+    st.dataframe(
+        beyond.estimates_table(asked),
+        hide_index=True,
+        column_config=_numbers("Saved (MB)", "Peak (MB)") | _numbers("Peak ratio", form="%.3f"),
+        alt=f"Estimates of every plan at {size:,}",
+    )
+    if advice:
+        st.html(markup.lines("Before recomputing", advice))
+    st.caption(
+        f"Filled: measured here. Hollow, and the table: estimated at {shape_key(spec.at(shape))}, for "
+        f"the CPU's kernels; no gate reads them. Peaks include the model's state. {MB_NOTE}"
+    )
+
+
+def _fit(spec: StudySpec, field: Field) -> None:
+    st.markdown("**Fit**")
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        budget_gb = st.number_input(
+            "My device has (GB)", min_value=0.1, value=80.0, step=8.0, key="fit GB", width=200
+        )
+        wanted = (spec.digest(), budget_gb)
+        if st.button(f"Find the {beyond.LONGEST[field].lower().split(' (')[0]}", key="fit"):
+            st.session_state["fit asked"] = wanted
+    if st.session_state.get("fit asked") != wanted:
+        return
+    plans = ("none", *spec.plans)
+    reached = []
+    for plan in plans:
+        with _waiting(f"How far does {plan_label(plan)} reach?"):
+            reached.append(estimator().largest(spec, plan, field, int(budget_gb * 1e9)))
+    st.dataframe(
+        beyond.fit_table(field, plans, reached),
+        hide_index=True,
+        column_config={
+            **_numbers("Saved (MB)", "Peak (MB)"),
+            beyond.LONGEST[field]: st.column_config.TextColumn(alignment="right"),
+        },
+        alt=f"How far each plan reaches in {budget_gb:g} GB",
+    )
+    st.caption(
+        f"Estimated: the whole peak, state included, is at most {budget_gb:g} GB (10⁹ bytes). Room that "
+        "an allocator or another program takes is not counted."
+    )
+
+
+def _waiting(text: str) -> "st.spinner":
+    return st.spinner(text if estimator().is_warm else f"Starting the estimator. {text}")
+
+
+def _numbers(*names: str, form: str = "%,.1f") -> dict[str, object]:
+    return {name: st.column_config.NumberColumn(format=form, alignment="right") for name in names}

@@ -1,0 +1,157 @@
+"""What a plan does where: one row a block, one cell for each of its parts. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+from recompute_core.plans.anatomy import Anatomy
+from recompute_core.plans.names import ATTENTION, MATMULS, Regions
+from recompute_core.spec import Region
+
+from .words import count
+
+State = Literal["kept", "recomputed", "nested", "selective", "partly"]
+GLYPHS: dict[State, str] = {
+    "kept": "○",
+    "recomputed": "●",
+    "nested": "◉",
+    "selective": "◐",
+    "partly": "◔",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One part of one block under a plan."""
+
+    part: str
+    state: State
+    times: int
+    """How often backward runs its forward again."""
+    keep: tuple[str, ...] = ()
+    """What is not recomputed in it, in words."""
+
+    @property
+    def word(self) -> str:
+        """What stands in the cell."""
+        if self.state == "nested":
+            return "recomputed twice" if self.times == 2 else f"recomputed {self.times} times"
+        return {"partly": "in part"}.get(self.state, self.state)
+
+    @property
+    def sentence(self) -> str:
+        """What is said when the cell is pointed at."""
+        meaning = {
+            "kept": "activations kept",
+            "recomputed": "recomputed once in backward",
+            "nested": f"{self.word} in backward: regions are nested",
+            "selective": f"recomputed, but kept: {', '.join(self.keep)}",
+            "partly": "some modules inside it are recomputed",
+        }[self.state]
+        return f"{self.part}: {meaning}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One block, and where it stands among blocks that are recomputed as one."""
+
+    block: str
+    cells: tuple[Cell, ...]
+    group: Literal["first", "middle", "last"] | None
+
+
+def plan_map(regions: Regions, anatomy: Anatomy) -> tuple[Row, ...]:
+    """What a plan does to each part of each block, in the order of forward."""
+    first, second = anatomy.norms
+    parts = (first, anatomy.attention, second, anatomy.mlp)
+    return tuple(
+        Row(block, tuple(_cell(regions, block, part) for part in parts), _place(regions, block))
+        for block in anatomy.names
+    )
+
+
+def _cell(regions: Regions, block: str, part: str) -> Cell:
+    name = f"{block}.{part}"
+    around = [region for region in regions if any(_holds(m, name) for m in region.modules)]
+    keep = tuple(dict.fromkeys(op_words(op) for region in around for op in region.keep))
+    if keep:
+        return Cell(part, "selective", len(around), keep)
+    if around:
+        return Cell(part, "recomputed" if len(around) == 1 else "nested", len(around))
+    inside = any(_holds(name, module) for region in regions for module in region.modules)
+    return Cell(part, "partly" if inside else "kept", 0)
+
+
+def _holds(outer: str, inner: str) -> bool:
+    return f"{inner}.".startswith(f"{outer}.")
+
+
+def _place(regions: Sequence[Region], block: str) -> Literal["first", "middle", "last"] | None:
+    for region in regions:
+        if len(region.modules) > 1 and block in region.modules:
+            at = region.modules.index(block)
+            return "first" if at == 0 else "last" if at == len(region.modules) - 1 else "middle"
+    return None
+
+
+_OPS = {**dict.fromkeys(MATMULS, "matmuls"), **dict.fromkeys(ATTENTION, "attention")}
+
+
+def op_words(op: str) -> str:
+    """`matmuls`, `every second of the matmuls`, or the name of another op without its package."""
+    name, _, calls = op.partition(":")
+    word = _OPS.get(name, name.split(".")[1])
+    if not calls:
+        return word
+    return f"every second of the {word}" if calls in ("even", "odd") else f"{word} {calls}"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """A plan in one sentence."""
+    cells = [cell for row in rows for cell in row.cells]
+    counts = {state: sum(cell.state == state for cell in cells) for state in GLYPHS}
+    kept = ", ".join(dict.fromkeys(op for cell in cells for op in cell.keep))
+    words = {
+        "recomputed": "recomputed",
+        "nested": "recomputed more than once",
+        "selective": f"recomputed but for {kept}",
+        "partly": "recomputed in part",
+        "kept": "kept",
+    }
+    said = [f"{counts[state]} {words[state]}" for state in words if counts[state]]
+    grouped = sum(row.group == "first" for row in rows)
+    tail = f" Blocks joined by a bracket come back as one ({grouped})." if grouped else ""
+    return f"Of {len(cells)} parts in {count(len(rows), 'block')}: {', '.join(said)}.{tail}"
+
+
+def drawn(rows: Sequence[Row]) -> str:
+    """The map as a table; every cell has its shape and its word."""
+    heads = "".join(f'<th scope="col">{escape(cell.part)}</th>' for cell in rows[0].cells)
+    body = "".join(
+        f'<tr><th scope="row" class="rs-bracket{_bracket(row)}">{escape(row.block)}{_joined(row)}</th>'
+        + "".join(_drawn_cell(cell) for cell in row.cells)
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        '<div class="rs-scroll rs-map" tabindex="0" role="region" aria-label="What the plan does where">'
+        '<table class="rs-table"><thead><tr><th scope="col" class="rs-bracket">Block</th>'
+        f"{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _bracket(row: Row) -> str:
+    return f" rs-bracket-{row.group}" if row.group else ""
+
+
+def _joined(row: Row) -> str:
+    words = {"first": "joined with the next", "middle": "joined", "last": "joined with the one before"}
+    return f'<span class="rs-vh"> ({words[row.group]})</span>' if row.group else ""
+
+
+def _drawn_cell(cell: Cell) -> str:
+    return (
+        f'<td class="rs-part rs-part-{cell.state}" title="{escape(cell.sentence)}">'
+        f'<span aria-hidden="true">{GLYPHS[cell.state]}</span> {escape(cell.word)}</td>'
+    )

@@ -1,0 +1,185 @@
+"""What an update would keep and how high it would climb, found without allocating anything.
+
+The real update runs on fake tensors under the real plan, while a dispatch mode counts the storages
+alive. Estimated, never measured. It speaks for the kernels of the CPU; scratch that a kernel takes
+inside itself (convolutions, mostly) is below any dispatch mode and is not seen.
+"""
+
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ..plans.apply import applied
+from ..plans.names import Regions
+from ..results import Estimate, PeakParts
+from ..spec import CheckpointSettings, OptimizerSettings
+from ..workloads.job import Job
+from ..workloads.update import allocate_state, make_optimizer, state_tensors, storage_bytes, update
+from .marks import BACK, BLOCK, END, PHASES, marked_blocks
+from .saved import SavedBytes
+from .timeline import Trace, peak_at, thin
+
+SOURCE = "fake tensors under the CPU's kernels, every storage counted (scratch inside kernels is not)"
+
+
+@dataclass(frozen=True)
+class Run:
+    """An estimated update with what a planner wants to know of it."""
+
+    estimate: Estimate
+    trace: Trace
+    """Bytes alive above the state after each op; times are numbers of ops."""
+    replayed: "tuple[Signature, ...]"
+
+
+class FakeUpdate:
+    """A job built on fake tensors, with its optimizer: any number of plans can be estimated on it."""
+
+    def __init__(self, build: Callable[[], Job], optimizer: OptimizerSettings) -> None:
+        self.mode = FakeTensorMode()
+        with self.mode:
+            self.job = build()
+            self._optimizer = make_optimizer(self.job.model, optimizer)
+            allocate_state(self._optimizer)
+            self._state = state_tensors(self.job, self._optimizer)
+        self.state_bytes = storage_bytes(self._state)
+
+    def run(self, regions: Regions, settings: CheckpointSettings) -> "Run":
+        """One update under the plan. Raises InputError for a module that the model does not have."""
+        live = LiveBytes(self._state)
+        meter = SavedBytes([*self.job.model.parameters(), *self.job.batch])
+        marks: list[tuple[int, str]] = []
+        with ExitStack() as forward_only:
+
+            def mark(label: str) -> None:
+                marks.append((len(live.samples), label))
+                live.kind = _kind(label, live.kind)
+                if label in PHASES:
+                    forward_only.close()
+                if label == "forward":
+                    forward_only.enter_context(meter)
+
+            with (
+                self.mode,
+                marked_blocks(self.job, mark),
+                applied(self.job.model, regions, settings),
+                live,
+            ):
+                update(self.job, self._optimizer, mark)
+        trace = Trace(tuple(range(len(live.samples))), tuple(live.samples), tuple(marks))
+        where, timeline = peak_at(trace), thin(trace, self.state_bytes)
+        assert where is not None, "an update allocates something"
+        assert timeline is not None
+        estimate = Estimate(
+            source=SOURCE,
+            saved_bytes=meter.distinct,
+            naive_saved_bytes=meter.naive,
+            parts=PeakParts(
+                state=self.state_bytes,
+                **{kind: live.at_peak.get(kind, 0) for kind in _KINDS},
+            ),
+            peak_at=where,
+            timeline=timeline,
+        )
+        return Run(estimate, trace, tuple(live.replayed))
+
+
+_KINDS = ("blocks", "outside", "backward", "optimizer")
+
+
+def _kind(label: str, before: str) -> str:
+    """What the storages made after a mark belong to."""
+    if label in PHASES:
+        return {"forward": "outside", "backward": "backward"}.get(label, "optimizer")
+    if label.startswith(BLOCK):
+        return "blocks"
+    if label.startswith(BACK):
+        return "backward"
+    return "outside" if label.startswith(END) else before
+
+
+Signature = tuple[str, tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]]
+"""An op with the shape, strides and dtype of each tensor it is given: what its cost depends on."""
+
+
+def signature(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Signature:
+    """The signature of a dispatched call."""
+    given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    return str(func), tuple((tuple(t.shape), t.stride(), t.dtype) for t in given)
+
+
+def is_replaying() -> bool:
+    """Whether a forward is being run again: inside backward, and recording for another backward."""
+    return torch._C._current_graph_task_id() != -1 and torch.is_grad_enabled()
+
+
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While entered, counts the bytes of storages that ops have made and that are still alive.
+
+    Storages of the `known` tensors are there already and do not count. `alive` after every op is kept
+    in `samples`; `kind` files what is made from now on under one name (what a replay makes belongs to
+    `blocks`), `at_peak` says how the highest moment was made up, and `replayed` are the ops that ran in
+    replays, by `signature`.
+    """
+
+    def __init__(self, known: Iterable[Tensor] = ()) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.alive = 0
+        self.samples: list[int] = []
+        self.kind = ""
+        self.by_kind: dict[str, int] = {}
+        self.at_peak: dict[str, int] = {}
+        self.replayed: list[Signature] = []
+        self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._peak = 0
+        self._known = {tensor.untyped_storage()._cdata for tensor in known}
+
+    @property
+    def peak(self) -> int:
+        """Highest moment since the start, in bytes."""
+        return self._peak
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.ops.prim.device.default:
+            return func(*args)
+        kind = self.kind
+        if is_replaying():
+            kind = "blocks"
+            self.replayed.append(signature(func, args, kwargs))
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self._watch(leaf.untyped_storage(), kind)
+        self.samples.append(self.alive)
+        return result
+
+    def _watch(self, storage: torch.UntypedStorage, kind: str) -> None:
+        key = storage._cdata
+        if key in self._known:
+            return
+        size = storage.nbytes()
+        self._known.add(key)
+        self._add(size, kind)
+        self._watched[key] = weakref.ref(storage, lambda _: self._gone(key, size, kind))
+
+    def _add(self, size: int, kind: str) -> None:
+        self.alive += size
+        self.by_kind[kind] = self.by_kind.get(kind, 0) + size
+        if self.alive > self._peak:
+            self._peak = self.alive
+            self.at_peak = dict(self.by_kind)
+
+    def _gone(self, key: int, size: int, kind: str) -> None:
+        self._known.discard(key)
+        del self._watched[key]
+        self._add(-size, kind)

@@ -1,0 +1,223 @@
+"""The best plan for a budget, and the frontier between plain and the least memory that can be reached.
+
+A chain's schedule is found with added-up figures; every plan that is offered has been run on fake
+tensors as a whole, and its peak and its overhead are those of that run. What it truly costs, a study
+measures.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import inf, isfinite
+
+import numpy as np
+
+from ..meters.estimate import FakeUpdate, Run
+from ..meters.marks import BACK, END
+from ..plans.names import Regions
+from ..results import Estimate
+from ..spec import CheckpointSettings, OptimizerSettings, Region
+from ..workloads.job import Job
+from .chain import Chain, Group, Schedule, Single, Solution
+from .costs import Costs
+from .menu import Menu
+
+_TRIES = 6
+"""How often a budget is lowered when the whole run climbs higher than the chain promised."""
+_LARGEST_OVERHEAD = 1.5
+"""Plans that take longer than this share of a plain update on top of it are not offered: groups inside
+groups reach ever lower peaks at a cost that grows with the square of the blocks."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A plan with its estimate."""
+
+    regions: Regions
+    estimate: Estimate
+    overhead: float
+    """Seconds of replay as a share of a plain update, estimated."""
+
+    @property
+    def peak(self) -> int:
+        """Highest moment of the update, state included, in bytes."""
+        return self.estimate.peak_bytes
+
+
+class Planner:
+    """Plans for one workload at one shape."""
+
+    def __init__(
+        self,
+        build: Callable[[], Job],
+        costs: Costs,
+        checkpoint: CheckpointSettings,
+        optimizer: OptimizerSettings,
+    ) -> None:
+        self._fake = FakeUpdate(build, optimizer)
+        self._costs, self._checkpoint = costs, checkpoint
+        self._points: dict[Regions, Point] = {}
+        self.plain, plain_run = self._run(())
+        with self._fake.mode:
+            menu = Menu(self._fake.job, self._fake.job.blocks[0], costs, checkpoint)
+        self._ways = [_Way(self._fake, menu, (), plain_run, 0.0)]
+        for regions in self._worthwhile_outside():
+            point, run = self._run(regions)
+            seconds = point.overhead * costs.plain_s
+            self._ways.append(_Way(self._fake, menu, regions, run, seconds))
+        for way in self._ways:
+            way.limit(_LARGEST_OVERHEAD * costs.plain_s)
+
+    def point(self, regions: Regions) -> Point:
+        """Any plan, run on fake tensors."""
+        return self._points.get(regions) or self._run(regions)[0]
+
+    def floor(self) -> Point:
+        """The plan of the lowest peak that can be reached."""
+        for way in self._ways:
+            self.point(way.regions(way.lowest))
+        return min(self._points.values(), key=lambda point: (point.peak, point.overhead))
+
+    def within(self, peak: int) -> Point | None:
+        """The plan of the least overhead whose peak is at most `peak` bytes, or None."""
+        self._search(peak, _TRIES)
+        fitting = [point for point in self._points.values() if point.peak <= peak]
+        return min(fitting, key=lambda point: (point.overhead, point.peak), default=None)
+
+    def cheaper(self, overhead: float) -> Point:
+        """The plan of the lowest peak whose overhead is at most this share of a plain update."""
+        for way in self._ways:
+            for level in way.levels_within(overhead * self._costs.plain_s)[:_TRIES]:
+                if self.point(way.regions(level)).overhead <= overhead:
+                    break
+        fitting = [point for point in self._points.values() if point.overhead <= overhead]
+        return min(fitting, key=lambda point: (point.peak, point.overhead))
+
+    def frontier(self) -> list[Point]:
+        """Plans that none of those run so far beats, from plain to the lowest peak, evenly spread."""
+        most = 12 if len(self._fake.job.blocks) <= 24 else 8
+        state, floor = self.plain.estimate.state_bytes, self.floor()
+        spans = np.geomspace(floor.peak - state, self.plain.peak - state, most)[1:-1]
+        for span in spans:
+            self._search(state + int(span), 1)
+        return undominated(self._points.values())
+
+    def _run(self, regions: Regions) -> tuple[Point, Run]:
+        run = self._fake.run(regions, self._checkpoint)
+        overhead = self._costs.of(run.replayed) / self._costs.plain_s
+        self._points[regions] = Point(regions, run.estimate, overhead)
+        return self._points[regions], run
+
+    def _search(self, peak: int, tries: int) -> None:
+        """Leave the plan of the least overhead for a budget among the points."""
+        for way in sorted(self._ways, key=lambda way: way.seconds(way.level(peak))):
+            level = way.level(peak)
+            for _ in range(tries):
+                if not isfinite(way.seconds(level)):
+                    break
+                point = self.point(way.regions(way.cheapest(level)))
+                if point.peak <= peak:
+                    return
+                level -= max(1, -(-(point.peak - peak) // way.step))
+
+    def _worthwhile_outside(self) -> Iterator[Regions]:
+        """Modules outside the blocks that keep at least 1 % of plain's saved bytes, in combinations."""
+        kept = self.plain.estimate.saved_bytes
+        singles = [(Region(modules=(name,)),) for name in self._fake.job.outside]
+        worthwhile = [
+            regions for regions in singles if self.point(regions).estimate.saved_bytes < 0.99 * kept
+        ]
+        for size in range(1, len(worthwhile) + 1):
+            for chosen in combinations(worthwhile, size):
+                yield tuple(region for regions in chosen for region in regions)
+
+
+class _Way:
+    """Schedules of the blocks, with certain modules outside them recomputed."""
+
+    def __init__(
+        self, fake: FakeUpdate, menu: Menu, outside: Regions, run: Run, outside_s: float
+    ) -> None:
+        self._blocks, self._menu = fake.job.blocks, menu
+        self._outside, self._outside_s = outside, outside_s
+        plain = next(treatment for treatment in menu.treatments if not treatment.regions)
+        kept = plain.option.stored + menu.input_bytes
+        around, tail = _around_blocks(run, self._blocks, kept, menu.input_bytes)
+        self._base = fake.state_bytes + around + menu.input_bytes
+        chain = Chain(
+            blocks=len(self._blocks),
+            options=tuple(treatment.option for treatment in menu.treatments),
+            input_bytes=menu.input_bytes,
+            forward_s=menu.forward_s,
+            tail_bytes=tail,
+        )
+        self._solution = Solution(chain, run.estimate.peak_above_state_bytes)
+        self._costs = np.minimum.accumulate(self._solution.costs())
+        self.step = self._solution.step
+
+    def limit(self, seconds: float) -> None:
+        """Offer no schedule that takes longer than this."""
+        self._costs = np.where(self._costs + self._outside_s <= seconds, self._costs, inf)
+
+    @property
+    def lowest(self) -> int:
+        """The lowest level that any schedule reaches."""
+        return int(np.flatnonzero(np.isfinite(self._costs))[0])
+
+    def level(self, peak: int) -> int:
+        """The budget of the blocks, in steps, when the whole update may reach `peak` bytes."""
+        return min((peak - self._base) // self.step, len(self._costs) - 1)
+
+    def seconds(self, level: int) -> float:
+        """Replay of the cheapest schedule at a level; infinite where there is none."""
+        return inf if level < 0 else float(self._costs[level]) + self._outside_s
+
+    def cheapest(self, level: int) -> int:
+        """The lowest level whose schedule costs no more than this level's."""
+        return int(np.argmax(self._costs <= self._costs[level]))
+
+    def levels_within(self, seconds: float) -> list[int]:
+        """Levels whose schedules cost at most so much, lowest peak first."""
+        fits = np.flatnonzero(self._costs + self._outside_s <= seconds)
+        return list(dict.fromkeys(self.cheapest(int(level)) for level in fits))
+
+    def regions(self, level: int) -> Regions:
+        """The cheapest schedule at a level as regions, outer before inner."""
+        return (*self._outside, *self._placed(self._solution.schedule(level), iter(self._blocks)))
+
+    def _placed(self, schedule: Schedule, blocks: Iterator[str]) -> Iterator[Region]:
+        for part in schedule:
+            if isinstance(part, Single):
+                yield from self._menu.treatments[part.option].on(next(blocks))
+            else:
+                yield from self._group(part, blocks)
+
+    def _group(self, group: Group, blocks: Iterator[str]) -> Iterator[Region]:
+        names = tuple(next(blocks) for _ in range(group.length))
+        yield Region(modules=names)
+        yield from self._placed(group.inner, iter(names))
+
+
+def _around_blocks(run: Run, blocks: tuple[str, ...], kept: int, arriving: int) -> tuple[int, int]:
+    """Bytes alive outside the blocks while these run backward, and the highest moment between their
+    forward and their backward, counted above what the blocks and their surroundings keep.
+
+    `kept` is what one block keeps in a plain update, its input included; `arriving` the gradient that
+    its backward begins with.
+    """
+    at = {label: number for number, label in run.trace.marks}
+    ends, returns = at[f"{END}{blocks[-1]}"], at[f"{BACK}{blocks[-1]}"]
+    outside = run.trace.alive[returns - 1] - len(blocks) * kept - arriving
+    tail = max(run.trace.alive[ends:returns]) - len(blocks) * kept - outside
+    return max(outside, 0), tail
+
+
+def undominated(points: Iterable[Point]) -> list[Point]:
+    """Those that no other beats in both peak and overhead, highest peak first."""
+    best: float = inf
+    kept = []
+    for point in sorted(points, key=lambda p: (p.overhead, p.peak)):
+        if point.peak < best:
+            best = point.peak
+            kept.append(point)
+    return kept

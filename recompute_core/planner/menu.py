@@ -1,0 +1,369 @@
+"""What one block may do: keep, recompute in whole or in part, selectively, nested; and what each costs.
+
+A block is run by itself on fake tensors under every treatment on the menu: bytes stored from forward to
+backward, highest moment of its backward, ops replayed. The parts of a block are its direct children that
+have parameters; finer modules are not offered.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ..meters.estimate import LiveBytes, signature
+from ..plans.apply import applied
+from ..plans.names import Regions
+from ..spec import CheckpointSettings, Region
+from ..workloads.job import Job
+from .chain import Option
+from .costs import Costs
+
+Keep = tuple[str, ...]
+"""As in `Region.keep`; empty for a region that is recomputed whole."""
+Relative = tuple[tuple[str, Keep], ...]
+"""Regions of one block: part (empty for the block itself) and what it keeps; outer before inner."""
+
+_BLOCK = ""
+_MOST_KEPT = 7
+"""Ops considered for keeping in one region, the costliest first."""
+_PART_KEEPS, _BLOCK_KEEPS = 4, 10
+"""Sets of kept ops that are offered for a part and for a whole block."""
+_APART, _ALL_APART, _NESTED = 12, 8, 8
+"""Treatments of each family that are run on fake tensors."""
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One way to treat a block, with what it costs."""
+
+    regions: Relative
+    option: Option
+
+    def on(self, block: str) -> Regions:
+        """Its regions in the block of this FQN."""
+        return _placed(self.regions, block)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A treatment that has not been run yet: what adding up its parts promises."""
+
+    regions: Relative
+    stored: int
+    cost_s: float
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One op in a block's forward."""
+
+    op: str
+    part: str
+    number: int
+    """Which call of this op it is in its part."""
+    number_in_block: int
+    bytes: int
+    """What its output takes for itself; 0 for a view or a change in place."""
+    cost_s: float
+
+
+class Menu:
+    """The treatments of one block; its job must have been built on fake tensors, under their mode."""
+
+    def __init__(self, job: Job, name: str, costs: Costs, settings: CheckpointSettings) -> None:
+        self._job, self._name, self._costs, self._settings = job, name, costs, settings
+        self._block = job.model.get_submodule(name)
+        self._args, self._kwargs = _captured(job, name)
+        given = [t for t in tree_leaves((self._args, self._kwargs)) if isinstance(t, Tensor)]
+        self._known = [
+            *job.model.parameters(),
+            *job.model.buffers(),
+            *(p.grad for p in job.model.parameters() if p.grad is not None),
+            *given,
+        ]
+        self.input_bytes = sum(t.untyped_storage().nbytes() for t in given if t.requires_grad)
+        self._parts = [n for n, child in self._block.named_children() if list(child.parameters())]
+        self._calls = self._trace()
+        self.forward_s = sum(call.cost_s for call in self._calls)
+        self.treatments = _undominated(self._found())
+
+    def _found(self) -> Iterator[Treatment]:
+        plain, whole = self._run(()), self._run(((_BLOCK, ()),))
+        yield plain
+        yield whole
+        yield from (self._run(draft.regions) for draft in self._apart(plain))
+        yield from self._outer(whole)
+
+    # --- parts by themselves ---------------------------------------------------------------------
+
+    def _apart(self, plain: Treatment) -> Iterator[_Draft]:
+        """Parts recomputed each by itself, in every combination worth running."""
+        choices: list[list[_Draft]] = []
+        for part in self._parts:
+            calls = [call for call in self._calls if call.part == part]
+            sets = _worth_keeping(calls, 0.02 * self.forward_s, _PART_KEEPS)
+            keeps = [(), *(_keep(chosen, "number") for chosen in sets)]
+            made = [self._run(((part, keep),)) for keep in keeps]
+            choices.append(
+                [
+                    _Draft((), 0, 0.0),
+                    *(
+                        _Draft(m.regions, m.option.stored - plain.option.stored, m.option.cost_s)
+                        for m in made
+                    ),
+                ]
+            )
+        drafts = [_sum(chosen) for chosen in product(*choices)]
+        yield from _thinned(_cheapest(drafts), _APART)
+        yield from _thinned(
+            _cheapest(draft for draft in drafts if len(draft.regions) == len(self._parts)), _ALL_APART
+        )
+
+    # --- the block as one region -----------------------------------------------------------------
+
+    def _outer(self, whole: Treatment) -> Iterator[Treatment]:
+        """The block recomputed, with ops kept, with parts recomputed once more inside, with both."""
+        keeping = [
+            _Draft(
+                ((_BLOCK, _keep(chosen, "number_in_block")),),
+                sum(call.bytes for call in chosen),
+                whole.option.cost_s - sum(call.cost_s for call in chosen),
+            )
+            for chosen in _worth_keeping(self._calls, 0.02 * self.forward_s, _BLOCK_KEEPS)
+        ]
+        yield from (self._run(draft.regions) for draft in keeping)
+        nested = [
+            self._run(((_BLOCK, ()), *((part, ()) for part in chosen)))
+            for size in range(1, len(self._parts) + 1)
+            for chosen in combinations(self._parts, size)
+        ]
+        yield from nested
+        lower = [t for t in _undominated(nested) if t.option.peak < whole.option.peak]
+        both = [
+            (draft.regions[0], *treatment.regions[1:])
+            for draft, treatment in product(_thinned(keeping, _NESTED // 3), lower)
+        ]
+        yield from (self._run(regions) for regions in _thinned(both, _NESTED))
+
+    # --- running one -----------------------------------------------------------------------------
+
+    def _run(self, regions: Relative) -> Treatment:
+        """Forward and backward of the block by itself under a treatment."""
+        live = LiveBytes(self._known)
+        put_on = applied(self._job.model, _placed(regions, self._name), self._settings)
+        with put_on, live:
+            args, kwargs = tree_map(_passed_on, (self._args, self._kwargs))
+            ends = [
+                _Arrives.apply(leaf)  # type: ignore[no-untyped-call]
+                for leaf in tree_leaves(self._block(*args, **kwargs))
+                if _flows(leaf)
+            ]
+            del args, kwargs
+            stored, begun = live.alive, len(live.samples)
+            torch.autograd.backward(ends, [end.detach() for end in ends])
+        option = Option(
+            stored=stored - self.input_bytes,
+            peak=max(live.samples[begun:]) - self.input_bytes,
+            cost_s=self._costs.of(live.replayed),
+            nests=not any(keep for _, keep in regions),
+        )
+        return Treatment(regions, option)
+
+    def _trace(self) -> list[_Call]:
+        """The ops of the block's forward, each with the part it is in."""
+        tracer = _Tracer(self._costs)
+        handles = []
+        for part in self._parts:
+            module = self._block.get_submodule(part)
+            handles.append(module.register_forward_pre_hook(tracer.enter(part)))
+            handles.append(module.register_forward_hook(tracer.leave))
+        try:
+            with tracer:
+                self._block(*self._args, **self._kwargs)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return tracer.calls
+
+
+def _placed(regions: Relative, block: str) -> Regions:
+    return tuple(
+        Region(modules=(f"{block}.{part}" if part else block,), keep=keep) for part, keep in regions
+    )
+
+
+class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While entered, notes every op with its part, what it takes and what it costs."""
+
+    def __init__(self, costs: Costs) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[_Call] = []
+        self._costs = costs
+        self._part = _BLOCK
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def enter(self, part: str) -> Any:
+        def hook(*_: Any) -> None:
+            self._part = part
+
+        return hook
+
+    def leave(self, *_: Any) -> None:
+        self._part = _BLOCK
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        before = {_storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
+        made = {_storage(leaf): leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)}
+        op = str(func)
+        self.calls.append(
+            _Call(
+                op=op,
+                part=self._part,
+                number=self._seen[op, self._part],
+                number_in_block=self._seen[op, "*"],
+                bytes=sum(made[key].untyped_storage().nbytes() for key in made.keys() - before),
+                cost_s=self._costs.of([signature(func, args, kwargs)]),
+            )
+        )
+        self._seen[op, self._part] += 1
+        self._seen[op, "*"] += 1
+        return result
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+# --- a block by itself ----------------------------------------------------------------------------
+
+
+class _Arrives(torch.autograd.Function):
+    """Ends a block's output: backward begins with a gradient of the output's size, as in a model."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor) -> Tensor:
+        ctx.made_like = output.shape, output.dtype, output.device
+        return output.new_empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> Tensor:
+        shape, dtype, device = ctx.made_like
+        return torch.empty(shape, dtype=dtype, device=device)
+
+
+class _Reached(Exception):
+    """The forward has come to the block that was looked for."""
+
+
+def _captured(job: Job, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What a block is called with, cut off from what came before; raises LookupError if never called."""
+    taken: list[Any] = []
+
+    def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        taken.append((args, kwargs))
+        raise _Reached
+
+    handle = job.model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        job.model(*job.batch)
+    except _Reached:
+        args, kwargs = tree_map(_cut_off, taken[0])
+        return args, kwargs
+    finally:
+        handle.remove()
+    raise LookupError(f"{name} is not called in forward")
+
+
+def _cut_off(value: Any) -> Any:
+    return value.detach().requires_grad_() if _flows(value) else value
+
+
+def _passed_on(value: Any) -> Any:
+    """A tensor that is no leaf, so that nothing but the block itself keeps it alive."""
+    return value * 1 if _flows(value) else value
+
+
+def _flows(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+# --- choosing what to run -------------------------------------------------------------------------
+
+
+def _worth_keeping(calls: list[_Call], least_s: float, most: int) -> list[tuple[_Call, ...]]:
+    """The sets of ops that save the most time for the bytes their outputs take, fewest bytes first."""
+    candidates = sorted(
+        (call for call in calls if call.bytes and call.cost_s > least_s),
+        key=lambda call: call.cost_s,
+        reverse=True,
+    )[:_MOST_KEPT]
+    sets = [
+        chosen for size in range(1, len(candidates) + 1) for chosen in combinations(candidates, size)
+    ]
+    sets.sort(key=lambda chosen: (sum(c.bytes for c in chosen), -sum(c.cost_s for c in chosen)))
+    best, found = 0.0, []
+    for chosen in sets:
+        saved = sum(call.cost_s for call in chosen)
+        if saved > best:
+            best = saved
+            found.append(chosen)
+    return _thinned(found, most)
+
+
+def _keep(calls: Iterable[_Call], numbering: str) -> Keep:
+    """The calls as `Region.keep` writes them."""
+    by_op: dict[str, list[int]] = {}
+    for call in calls:
+        by_op.setdefault(call.op, []).append(getattr(call, numbering))
+    return tuple(f"{op}:{','.join(map(str, sorted(n)))}" for op, n in sorted(by_op.items()))
+
+
+def _sum(drafts: Iterable[_Draft]) -> _Draft:
+    parts = list(drafts)
+    return _Draft(
+        tuple(chain.from_iterable(part.regions for part in parts)),
+        sum(part.stored for part in parts),
+        sum(part.cost_s for part in parts),
+    )
+
+
+def _cheapest(drafts: Iterable[_Draft]) -> list[_Draft]:
+    """Those that no other beats in both bytes and time, least bytes first."""
+    best, found = inf, []
+    for draft in sorted(drafts, key=lambda d: (d.stored, d.cost_s)):
+        if draft.cost_s < best:
+            best = draft.cost_s
+            found.append(draft)
+    return found
+
+
+def _undominated(treatments: Iterable[Treatment]) -> tuple[Treatment, ...]:
+    """Those that no other beats in bytes stored, peak and time, and may stand wherever they may."""
+    kept: list[Treatment] = []
+    for one in sorted(treatments, key=lambda t: (t.option.cost_s, t.option.stored, t.option.peak)):
+        mine = one.option
+        if not any(
+            t.option.stored <= mine.stored
+            and t.option.peak <= mine.peak
+            and t.option.nests >= mine.nests
+            for t in kept
+        ):
+            kept.append(one)
+    return tuple(kept)
+
+
+def _thinned(found: list[Any], most: int) -> list[Any]:
+    """At most so many, evenly spread, first and last included."""
+    if len(found) <= most:
+        return found
+    return [found[round(i * (len(found) - 1) / (most - 1))] for i in range(most)]

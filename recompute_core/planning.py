@@ -1,0 +1,247 @@
+"""The best plan for a budget, a time budget, or the whole frontier; measured by a study when asked to.
+
+Importing this imports no torch.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import InputError
+from .gates import megabytes
+from .plans.anatomy import anatomy_of
+from .plans.names import RECIPES, Regions, named_regions, plan_hash
+from .results import Measured, PlanPoint, PlanResult, Proven, Refused, StudyResult
+from .spec import StudySpec, TimingSettings, WorkloadSettings, shape_key
+from .studies.admission import check_memory
+from .studies.driver import Listener, unheard
+
+if TYPE_CHECKING:
+    from .planner.frontier import Planner, Point
+    from .workloads.job import Job
+
+MEASURING = TimingSettings(min_pairs=5, max_pairs=5, budget_s=0)
+"""How a study times the plans that were found."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is asked for: exactly one of the first three."""
+
+    budget_bytes: int | None = None
+    """The whole update may take this much, state included."""
+    max_overhead: float | None = None
+    """Replay may take this share of a plain update."""
+    frontier: bool = False
+    against_recipes: bool = False
+    """Set the plans against every named recipe, with a plan of ours at each recipe's peak."""
+
+
+def plan(spec: StudySpec, wish: Wish) -> PlanResult:
+    """Find plans for the workload of `spec` at its first shape; everything is estimated.
+
+    Raises InputError when this machine cannot hold the two blocks whose ops are timed.
+    """
+    from .planner.costs import measure_costs
+    from .planner.frontier import Planner
+
+    settings = spec.at(spec.shapes[0])
+    timed = settings.model_copy(update={"blocks": min(settings.blocks, 2)})
+    check_memory(spec.model_copy(update={"workload": timed, "shapes": ({},)}))
+
+    def build(blocks: int = settings.blocks) -> "Job":
+        from .workloads import build_blank
+        from .workloads.device import cast
+
+        model = settings.model_copy(update={"blocks": blocks})
+        return cast(build_blank(model, spec.seed), spec.precision)
+
+    if spec.threads:
+        import torch
+
+        torch.set_num_threads(spec.threads)
+    costs = measure_costs(build, settings.blocks, spec.optimizer)
+    planner = Planner(build, costs, spec.checkpoint, spec.optimizer)
+    names = _Names(spec)
+    recipes = [(name, planner.point(regions)) for name, regions in _recipes(settings, wish)]
+    for name, point in recipes:
+        names.take(name, point.regions)
+    points = _points(planner, [point for _, point in recipes], wish)
+    floor = planner.floor()
+    chosen, sentence = _chosen(planner, floor, wish, names)
+    if chosen is not None and not points:
+        points = [chosen]
+    return PlanResult(
+        sentence=sentence,
+        workload=settings.model_dump(mode="json"),
+        shape_key=shape_key(settings),
+        state_bytes=planner.plain.estimate.state_bytes,
+        plain_s=costs.plain_s,
+        plain=names.named(planner.plain),
+        floor=names.named(floor),
+        chosen=names.named(chosen) if chosen else None,
+        points=tuple(names.named(point) for point in points),
+        recipes=tuple(names.named(point, name) for name, point in recipes),
+    )
+
+
+def _recipes(settings: WorkloadSettings, wish: Wish) -> list[tuple[str, Regions]]:
+    """The recipes that this model can take, each plan once."""
+    found: dict[Regions, str] = {}
+    for recipe in RECIPES if wish.against_recipes else ():
+        try:
+            regions = named_regions(recipe.name, anatomy_of(settings))
+        except InputError:
+            continue  # every fourth block of two, for one
+        if regions:
+            found.setdefault(regions, recipe.name)
+    return [(name, regions) for regions, name in found.items()]
+
+
+def _chosen(
+    planner: "Planner", floor: "Point", wish: Wish, names: "_Names"
+) -> tuple["Point | None", str]:
+    plain = planner.plain
+    if wish.budget_bytes is not None:
+        if plain.peak <= wish.budget_bytes:
+            return plain, (
+                f"No recompute needed: plain's estimated peak is {megabytes(plain.peak)}, within "
+                f"{megabytes(wish.budget_bytes)}."
+            )
+        found = planner.within(wish.budget_bytes)
+        if found is None:
+            return None, (
+                f"No plan fits {megabytes(wish.budget_bytes)}: the lowest estimated peak is "
+                f"{megabytes(floor.peak)}, by {names.of(floor)} at {_share(floor.overhead)} more update "
+                f"time; {megabytes(floor.estimate.state_bytes)} of it is state, which no plan changes."
+            )
+        return found, _found(names.of(found), found, plain)
+    if wish.max_overhead is not None:
+        found = planner.cheaper(wish.max_overhead)
+        if found is plain:
+            return plain, (
+                f"Nothing lowers the peak for {_share(wish.max_overhead)} more update time: plain stays."
+            )
+        return found, _found(names.of(found), found, plain)
+    return None, (
+        f"From plain's {megabytes(plain.peak)} down to {megabytes(floor.peak)} at "
+        f"{_share(floor.overhead)} more update time, estimated."
+    )
+
+
+def _found(name: str, point: "Point", plain: "Point") -> str:
+    return (
+        f"{name}: estimated peak {megabytes(point.peak)} instead of {megabytes(plain.peak)} "
+        f"({point.peak / plain.peak:.2f}), {_share(point.overhead)} more update time."
+    )
+
+
+def _share(overhead: float) -> str:
+    return f"{100 * overhead:.1f} %"
+
+
+def _points(planner: "Planner", recipes: list["Point"], wish: Wish) -> list["Point"]:
+    """The frontier, or what stands at the recipes' peaks; nothing when only a budget is asked for."""
+    from .planner.frontier import undominated
+
+    found = planner.frontier() if wish.frontier else []
+    beside = [planner.within(recipe.peak) for recipe in recipes]
+    return undominated([*found, *(point for point in beside if point is not None)])
+
+
+class _Names:
+    """A name for every plan: its recipe's, or `best-<N>mb` by its peak, with the digits it takes."""
+
+    def __init__(self, spec: StudySpec) -> None:
+        self._checkpoint = spec.checkpoint
+        self._names: dict[Regions, str] = {(): "none"}
+
+    def take(self, name: str, regions: Regions) -> None:
+        self._names.setdefault(regions, name)
+
+    def of(self, point: "Point") -> str:
+        if point.regions not in self._names:
+            taken = set(self._names.values())
+            exact = (f"best-{point.peak / 1e6:.{digits}f}mb" for digits in range(7))
+            self._names[point.regions] = next(name for name in exact if name not in taken)
+        return self._names[point.regions]
+
+    def named(self, point: "Point", name: str | None = None) -> PlanPoint:
+        return PlanPoint(
+            plan=name or self.of(point),
+            plan_hash=plan_hash(point.regions, self._checkpoint),
+            regions=point.regions,
+            peak_bytes=point.peak,
+            peak_above_state_bytes=point.estimate.peak_above_state_bytes,
+            saved_bytes=point.estimate.saved_bytes,
+            overhead=point.overhead,
+        )
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def study_of(spec: StudySpec, found: PlanResult) -> StudySpec:
+    """The study that measures the plans of an answer, each once, at its shape."""
+    wanted = {
+        point.plan: point.regions
+        for point in (*found.points, *found.recipes, *([found.chosen] if found.chosen else []))
+        if point.regions
+    }
+    if not wanted:
+        raise InputError("nothing to measure: plain is the only plan")
+    recipes = {recipe.name for recipe in RECIPES}
+    return spec.model_copy(
+        update={
+            "shapes": spec.shapes[:1],
+            "plans": tuple(wanted),
+            "custom_plans": {name: regions for name, regions in wanted.items() if name not in recipes},
+            "timing": MEASURING,
+        }
+    )
+
+
+def measured(found: PlanResult, result: StudyResult) -> PlanResult:
+    """The answer with what a study has measured of its plans."""
+    by_plan = {one.candidate.plan: one.candidate for one in result.judged}
+    plain = next((c.memory.plain for c in by_plan.values() if c.memory is not None), None)
+
+    def fill(point: PlanPoint) -> PlanPoint:
+        if not point.regions:
+            return point.model_copy(
+                update={"measured_peak_bytes": plain.peak_bytes, "measured_ratio": 1.0} if plain else {}
+            )
+        candidate = by_plan.get(point.plan)
+        if candidate is None:
+            return point
+        facts: dict[str, object] = {}
+        if isinstance(candidate, Measured | Proven):
+            facts["parity"] = "bitwise" if candidate.parity.bitwise else "passed"
+            if candidate.memory:
+                facts["measured_peak_bytes"] = candidate.memory.candidate.peak_bytes
+            if candidate.timing:
+                facts["measured_ratio"] = candidate.timing.ratio_median
+                facts["measured_ratio_ci95"] = candidate.timing.ratio_ci95
+        elif isinstance(candidate, Refused) and candidate.stopped_by in ("legality", "parity"):
+            facts["parity"] = "failed"
+        return point.model_copy(update=facts)
+
+    return found.model_copy(
+        update={
+            "study_id": result.study_id,
+            "plain": fill(found.plain),
+            "floor": fill(found.floor),
+            "chosen": found.chosen and fill(found.chosen),
+            "points": tuple(map(fill, found.points)),
+            "recipes": tuple(map(fill, found.recipes)),
+        }
+    )
+
+
+def measure(
+    spec: StudySpec, found: PlanResult, home: Path | None = None, listener: Listener = unheard
+) -> PlanResult:
+    """Run the study of an answer's plans in the foreground and fill in what it measured."""
+    from .studies.run import run_study
+
+    return measured(found, run_study(study_of(spec, found), home, listener))
