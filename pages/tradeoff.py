@@ -4,8 +4,9 @@ import json
 
 import streamlit as st
 
-from pages._parts import chrome, markup
+from pages._parts import better, chrome, markup
 from pages._parts.data import Snapshot
+from pages._parts.found import estimated_points
 from pages._parts.gates_panel import asked_thresholds, forget_what_if
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import sections_of
@@ -23,6 +24,7 @@ def main() -> None:
         _title(None)
         chrome.nothing_yet()
         return
+    better.watch_searches(found)
     judged_view(found)
 
 
@@ -50,10 +52,11 @@ def judged_view(found: Snapshot) -> None:
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
-        _picture(result)
+        shape = _picture(result)
         missing = not_measured(result.judged)
         if missing:
             st.html(markup.lines("Not measured", missing))
+    better.better_plans(found, result, shape)
     st.subheader("Gates", anchor=False)
     st.html(markup.gate_table(result.judged))
     kind = "what-if thresholds" if what_if else "the declared thresholds"
@@ -97,7 +100,8 @@ def _declare(found: Snapshot, result: StudyResult) -> None:
     chrome.launch_and_watch(spec)
 
 
-def _picture(result: StudyResult) -> None:
+def _picture(result: StudyResult) -> str:
+    """The picture of the chosen shapes; returns the last of them."""
     shapes = list(dict.fromkeys(one.candidate.shape_key for one in result.judged))
     judged = result.judged
     if len(shapes) > 1:
@@ -111,17 +115,21 @@ def _picture(result: StudyResult) -> None:
             label_visibility="collapsed",
             help="Show only these shapes",
         )
-        judged = tuple(one for one in judged if not chosen or one.candidate.shape_key in chosen)
+        shapes = [key for key in shapes if not chosen or key in chosen]
+        judged = tuple(one for one in judged if one.candidate.shape_key in shapes)
     marks = points(judged)
-    if not marks:
+    answer = better.answer_at(result.study_id, shapes[-1])
+    searched = estimated_points(answer) if answer else []
+    if marks or searched:
+        st.plotly_chart(
+            picture(marks, result.thresholds, chrome.colours(), 500, searched),
+            key="picture",
+            config=_QUIET,
+            alt=describe(marks, result.thresholds, searched),
+        )
+    else:
         st.html(markup.strip("No candidate has been measured, so the picture is empty.", "plain"))
-        return
-    st.plotly_chart(
-        picture(marks, result.thresholds, chrome.colours(), height=500),
-        key="picture",
-        config=_QUIET,
-        alt=describe(marks, result.thresholds),
-    )
+    return shapes[-1]
 
 
 def _sections(found: Snapshot, result: StudyResult) -> None:

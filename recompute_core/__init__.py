@@ -10,17 +10,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .estimating import estimate
     from .gates import MemoryRun, release_failures
+    from .planning import Wish, plan
     from .spec import StudySpec, Thresholds
     from .studies.run import run_study
 
 __version__ = "0.1.0"
-__all__ = ["MemoryRun", "StudySpec", "Thresholds", "estimate", "release_failures", "run_study"]
+__all__ = [
+    "MemoryRun",
+    "StudySpec",
+    "Thresholds",
+    "Wish",
+    "estimate",
+    "plan",
+    "release_failures",
+    "run_study",
+]
 
 _HOMES = {
     "MemoryRun": ".gates",
     "StudySpec": ".spec",
     "Thresholds": ".spec",
+    "Wish": ".planning",
     "estimate": ".estimating",
+    "plan": ".planning",
     "release_failures": ".gates",
     "run_study": ".studies.run",
 }

@@ -8,8 +8,10 @@ import contextlib
 import io
 import json
 import os
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,6 +250,7 @@ def plan(
     from . import planning
     from .asking import assign
     from .spec import parse_spec
+    from .studies.store import Store
     from .terminal import plan_table, progress
 
     wish = _wish(budget_mb, max_overhead, frontier, against)
@@ -256,7 +259,10 @@ def plan(
         assign(raw, assignment)
     spec = parse_spec(raw, "the command line")
     _check_writable(json_file)
-    found = planning.plan(spec, wish)
+    if measure:
+        Store()  # that it cannot be used is found out before the search
+    with _searching():
+        found = planning.plan(spec, wish)
     is_something_to_run = any(point.regions for point in (*found.points, *found.recipes))
     if measure and is_something_to_run and (found.chosen is None or found.chosen.regions):
         with progress(planning.study_of(spec, found), 0) as listener:
@@ -265,7 +271,32 @@ def plan(
         _print(plan_table(found))
         click.echo(found.sentence)
     _write_json(json_file, found.model_dump(mode="json", by_alias=True))
-    sys.exit(1 if found.chosen is None and not frontier else 0)
+    sys.exit({"found": 0, "none": 1, "undecided": 3, "incomplete": 4}[found.verdict])
+
+
+@contextlib.contextmanager
+def _searching() -> Iterator[None]:
+    """While plans are searched for: the machine is this command's, as ops are timed, and Ctrl-C ends it
+    at once (torch's callbacks would swallow it otherwise)."""
+    from rich.console import Console
+
+    from .studies.locks import machine_lock
+
+    def stop(*_: object) -> None:
+        sys.stderr.write("\nerror: stopped\n")
+        os._exit(4)
+
+    machine = machine_lock()
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        with Console(stderr=True).status("waiting for the machine: something is measured") as status:
+            while not machine.acquire(0.5):
+                pass
+            status.update("timing ops, then running plans on fake tensors")
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        machine.release()
 
 
 def _wish(

@@ -4,6 +4,8 @@ Importing this imports no torch.
 """
 
 from dataclasses import dataclass
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from .studies.admission import check_memory
 from .studies.driver import Listener, unheard
 
 if TYPE_CHECKING:
+    from .planner.costs import Costs
     from .planner.frontier import Planner, Point
     from .workloads.job import Job
 
@@ -36,52 +39,112 @@ class Wish:
     against_recipes: bool = False
     """Set the plans against every named recipe, with a plan of ours at each recipe's peak."""
 
+    def __post_init__(self) -> None:
+        asked = (self.budget_bytes is not None, self.max_overhead is not None, self.frontier)
+        if asked.count(True) != 1:
+            raise InputError("ask for one of a budget, a largest overhead and the frontier")
+        for name, value in (("budget_bytes", self.budget_bytes), ("max_overhead", self.max_overhead)):
+            if value is not None and not 0 < value < inf:
+                raise InputError(f"{name}: expected a number above 0, got {value}")
+
 
 def plan(spec: StudySpec, wish: Wish) -> PlanResult:
     """Find plans for the workload of `spec` at its first shape; everything is estimated.
 
-    Raises InputError when this machine cannot hold the two blocks whose ops are timed.
+    Raises InputError when this machine cannot hold the two blocks whose ops are timed, and for another
+    device than the CPU: the estimates speak for its kernels.
     """
-    from .planner.costs import measure_costs
-    from .planner.frontier import Planner
+    import torch
 
+    from .planner.costs import measure_costs
+    from .planner.frontier import LARGEST_OVERHEAD, Planner
+    from .workloads.device import pick_device
+
+    if pick_device(spec.device).type != "cpu":
+        raise InputError("plan speaks for the CPU's kernels alone; add --set device=cpu")
     settings = spec.at(spec.shapes[0])
     timed = settings.model_copy(update={"blocks": min(settings.blocks, 2)})
     check_memory(spec.model_copy(update={"workload": timed, "shapes": ({},)}))
-
-    def build(blocks: int = settings.blocks) -> "Job":
-        from .workloads import build_blank
-        from .workloads.device import cast
-
-        model = settings.model_copy(update={"blocks": blocks})
-        return cast(build_blank(model, spec.seed), spec.precision)
-
-    if spec.threads:
-        import torch
-
-        torch.set_num_threads(spec.threads)
-    costs = measure_costs(build, settings.blocks, spec.optimizer)
-    planner = Planner(build, costs, spec.checkpoint, spec.optimizer)
+    build = partial(_build, spec, settings)
     names = _Names(spec)
-    recipes = [(name, planner.point(regions)) for name, regions in _recipes(settings, wish)]
-    for name, point in recipes:
-        names.take(name, point.regions)
-    points = _points(planner, [point for _, point in recipes], wish)
-    floor = planner.floor()
-    chosen, sentence = _chosen(planner, floor, wish, names)
-    if chosen is not None and not points:
-        points = [chosen]
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(spec.threads or threads)
+        with torch.random.fork_rng([]):
+            refusal = _refusal(spec, build(timed.blocks))
+            costs = measure_costs(build, settings.blocks, spec.optimizer)
+            planner = Planner(
+                partial(build, settings.blocks),
+                costs,
+                spec.checkpoint,
+                spec.optimizer,
+                max(LARGEST_OVERHEAD, wish.max_overhead or 0),
+            )
+            if refusal:
+                plain = planner.plain
+                return _answer(settings, costs, names, wish, plain, plain, None, refusal)
+            recipes = [(name, planner.point(regions)) for name, regions in _recipes(settings, wish)]
+            for name, point in recipes:
+                names.take(name, point.regions)
+            points = _points(planner, [point for _, point in recipes], wish)
+            floor = planner.floor()
+            chosen, sentence = _chosen(planner, floor, wish, names)
+            points = points or [chosen or floor]
+    finally:
+        torch.set_num_threads(threads)
+    answer = _answer(settings, costs, names, wish, planner.plain, floor, chosen, sentence)
+    return answer.model_copy(
+        update={
+            "verdict": "found" if chosen or wish.frontier else "none",
+            "points": tuple(names.named(point) for point in points),
+            "recipes": tuple(names.named(point, name) for name, point in recipes),
+        }
+    )
+
+
+def _build(spec: StudySpec, settings: WorkloadSettings, blocks: int) -> "Job":
+    from .workloads import build_blank
+    from .workloads.device import cast
+
+    model = settings.model_copy(update={"blocks": blocks})
+    return cast(build_blank(model, spec.seed), spec.precision)
+
+
+def _refusal(spec: StudySpec, job: "Job") -> str | None:
+    """Why the blocks may not be replayed, in a sentence; None when they may."""
+    from .checks.legality import check_legality
+
+    found = check_legality(job, spec.checkpoint, spec.seed)
+    reasons = list(found.refusals(tuple(block.block for block in found.blocks)))
+    if spec.checkpoint.rng == "ignore":
+        reasons += [reason for block in found.blocks for reason in block.conditions]
+    return f"No plan can pass: {reasons[0].sentence}" if reasons else None
+
+
+def _answer(
+    settings: WorkloadSettings,
+    costs: "Costs",
+    names: "_Names",
+    wish: Wish,
+    plain: "Point",
+    floor: "Point",
+    chosen: "Point | None",
+    sentence: str,
+) -> PlanResult:
+    """An answer without plans: that nothing may be recomputed, until plans are put in."""
     return PlanResult(
         sentence=sentence,
+        verdict="none",
+        budget_bytes=wish.budget_bytes,
+        max_overhead=wish.max_overhead,
         workload=settings.model_dump(mode="json"),
         shape_key=shape_key(settings),
-        state_bytes=planner.plain.estimate.state_bytes,
+        state_bytes=plain.estimate.state_bytes,
         plain_s=costs.plain_s,
-        plain=names.named(planner.plain),
+        plain=names.named(plain),
         floor=names.named(floor),
         chosen=names.named(chosen) if chosen else None,
-        points=tuple(names.named(point) for point in points),
-        recipes=tuple(names.named(point, name) for name, point in recipes),
+        points=(names.named(plain),),
     )
 
 
@@ -111,7 +174,7 @@ def _chosen(
         found = planner.within(wish.budget_bytes)
         if found is None:
             return None, (
-                f"No plan fits {megabytes(wish.budget_bytes)}: the lowest estimated peak is "
+                f"No plan fits {megabytes(wish.budget_bytes)}: the lowest estimated peak found is "
                 f"{megabytes(floor.peak)}, by {names.of(floor)} at {_share(floor.overhead)} more update "
                 f"time; {megabytes(floor.estimate.state_bytes)} of it is state, which no plan changes."
             )
@@ -226,7 +289,7 @@ def measured(found: PlanResult, result: StudyResult) -> PlanResult:
             facts["parity"] = "failed"
         return point.model_copy(update=facts)
 
-    return found.model_copy(
+    filled = found.model_copy(
         update={
             "study_id": result.study_id,
             "plain": fill(found.plain),
@@ -236,6 +299,31 @@ def measured(found: PlanResult, result: StudyResult) -> PlanResult:
             "recipes": tuple(map(fill, found.recipes)),
         }
     )
+    if result.status != "done":
+        sentence = f"{found.sentence} The study {result.study_id} could not be completed; resume it."
+        return filled.model_copy(update={"sentence": sentence, "verdict": "incomplete"})
+    return _concluded(filled)
+
+
+def _concluded(found: PlanResult) -> PlanResult:
+    """The answer with what was measured of the chosen plan in its sentence and its verdict."""
+    chosen = found.chosen
+    if chosen is None or chosen.measured_peak_bytes is None or chosen.measured_ratio_ci95 is None:
+        return found
+    (low, high), limit = chosen.measured_ratio_ci95, 1 + (found.max_overhead or inf)
+    verdict, remark = found.verdict, ""
+    if found.budget_bytes is not None and chosen.measured_peak_bytes > found.budget_bytes:
+        verdict, remark = "none", f": over the budget of {megabytes(found.budget_bytes)}"
+    elif low > limit:
+        verdict, remark = "none", f": above {limit:.2f}"
+    elif high > limit:
+        verdict, remark = "undecided", f": undecided against {limit:.2f}"
+    sentence = (
+        f"{found.sentence} Measured: peak {megabytes(chosen.measured_peak_bytes)}, update "
+        f"{chosen.measured_ratio:.2f} times as long ({low:.2f} to {high:.2f}), parity "
+        f"{chosen.parity}{remark}."
+    )
+    return found.model_copy(update={"sentence": sentence, "verdict": verdict})
 
 
 def measure(

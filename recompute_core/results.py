@@ -294,7 +294,8 @@ class PeakParts(Record):
     state: int
     """Parameters, buffers, gradients, optimizer state and inputs; no plan changes them."""
     blocks: int
-    """Made in the forward or a replay of the candidate blocks: what recomputing can touch."""
+    """Made in the forward or a replay of the blocks, and of what may be recomputed outside them: what
+    recomputing can touch."""
     outside: int
     """Made in the forward outside the blocks: embedding, head, logits, loss."""
     backward: int
@@ -358,7 +359,8 @@ class PlanPoint(Record):
     peak_above_state_bytes: int
     saved_bytes: int
     overhead: float
-    """Seconds of replay as a share of a plain update."""
+    """Seconds of replayed ops as a share of a plain update. What checkpointing itself takes (Python,
+    random states) comes on top, and shows on small models."""
     measured_peak_bytes: int | None = None
     measured_ratio: float | None = None
     """Update time over plain's: the median of the pairs."""
@@ -384,6 +386,13 @@ class PlanResult(Record):
 
     schema_: Literal["recompute-plan/1"] = Field("recompute-plan/1", serialization_alias="schema")
     sentence: str
+    verdict: Literal["found", "none", "undecided", "incomplete"] = "found"
+    """`none`: nothing fits, or nothing may be recomputed. `undecided`: the measured interval straddles
+    the largest overhead. `incomplete`: the study that should have measured could not be completed."""
+    budget_bytes: int | None = None
+    """What was asked for: the whole update, state included."""
+    max_overhead: float | None = None
+    """What was asked for: a share of a plain update."""
     workload: dict[str, Any]
     shape_key: str
     state_bytes: int

@@ -11,10 +11,11 @@ import streamlit as st
 from streamlit.navigation.page import Page
 
 from recompute_core.errors import InputError, StoreError
-from recompute_core.results import StudyResult
+from recompute_core.results import PlanResult, StudyResult
 from recompute_core.spec import StudySpec
 from recompute_core.studies.flow import total_cells
 from recompute_core.studies.launch import launch
+from recompute_core.studies.searching import keep_answer
 from recompute_core.studies.store import Store, StudyRow
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
@@ -153,12 +154,17 @@ def nothing_yet() -> None:
         st.page_link("setup.py", label="Set up your own")
 
 
-def launch_and_watch(spec: StudySpec) -> None:
-    """Launch a study and show it live; a double click is one wish and gives one study."""
+def launch_and_watch(spec: StudySpec, answer: PlanResult | None = None) -> None:
+    """Launch a study and show it live; a double click is one wish and gives one study.
+
+    `answer` is where its plans come from: it is laid beside the study, whose page shows it.
+    """
     last = st.session_state.get(_LAUNCHED)
     if last is None or last[0] != spec.digest() or time.monotonic() - last[2] > _ONE_WISH_S:
         try:
             last = (spec.digest(), launch(get_store(), spec), time.monotonic())
+            if answer is not None:
+                keep_answer(get_store(), last[1], answer)
         except (InputError, StoreError) as error:
             st.error(literal(str(error)))
             return

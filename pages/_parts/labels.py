@@ -29,10 +29,12 @@ def place(
     across: tuple[float, float],
     up: tuple[float, float],
     lines: tuple[float, float],
+    soft: int = 0,
 ) -> list[str | None]:
     """A Plotly text position for each point, or None where there is no room.
 
-    `lines` are the vertical and the horizontal gate, which no name may cross.
+    `lines` are the vertical and the horizontal gate, which no name may cross. The last `soft` points
+    give way: where there is no other room, the name of an earlier point may cover them.
     """
 
     def pixel(x: float, y: float) -> tuple[float, float]:
@@ -41,16 +43,20 @@ def place(
             (up[1] - y) / (up[1] - up[0]) * _PLOT_PX[1],
         )
 
+    hard = len(points) - soft
     centres = [pixel(point.x, point.y) for point in points]
     gate_x, gate_y = pixel(*lines)
     taken: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in centres]
     places: list[str | None] = []
     for number, (point, centre) in enumerate(zip(points, centres, strict=True)):
         choice = None
-        for position in _POSITIONS if point.text else ():
+        others = taken[:number] + taken[number + 1 :]
+        soft_ones = range(hard, len(points)) if number < hard else ()
+        must = [box for i, box in enumerate(taken) if i != number and i not in soft_ones]
+        tries = [(position, avoided) for avoided in (others, must) for position in _POSITIONS]
+        for position, avoided in tries if point.text else ():
             box = _box(position, centre, len(point.text) * _LETTER_PX)
-            others = taken[:number] + taken[number + 1 :]
-            if _free(box, others, gate_x, gate_y):
+            if _free(box, avoided, gate_x, gate_y):
                 choice = position
                 taken.append(box)
                 break

@@ -15,6 +15,7 @@ from recompute_core.gates import candidate_sentence, megabytes
 from recompute_core.results import Judged, Measured, Outcome
 from recompute_core.spec import Thresholds
 
+from .found import Estimated, draw_estimated
 from .labels import Named, place
 from .palette import SYMBOLS, VERDICT_MARK, Palette
 from .progress import is_open
@@ -109,24 +110,31 @@ def not_measured(judged: Sequence[Judged]) -> list[str]:
     ]
 
 
-def describe(found: Sequence[Point], limits: Thresholds) -> str:
+def describe(found: Sequence[Point], limits: Thresholds, searched: Sequence[Estimated] = ()) -> str:
     """The picture in words, for those who cannot see it."""
     seen = "; ".join(
         f"{p.plan} at {p.shape_key}: update {p.update:.2f}, peak {p.peak:.2f}, "
         f"{_LEGEND.get(p.outcome, p.outcome)}"
         for p in found[:12]
     )
+    rings = "; ".join(f"{p.plan}: update {p.update:.2f}, peak {p.peak:.2f}" for p in searched[:12])
     return (
         f"Peak memory against update time, as ratios to plain. Gates at update "
         f"{limits.update_ratio:g} and peak {limits.peak_ratio:g}. {seen or 'Nothing measured yet'}."
+        + (f" Estimated: {rings}." if rings else "")
     )
 
 
 def picture(
-    found: Sequence[Point], limits: Thresholds, colours: Palette, height: int = 440
+    found: Sequence[Point],
+    limits: Thresholds,
+    colours: Palette,
+    height: int = 440,
+    searched: Sequence[Estimated] = (),
 ) -> go.Figure:
-    """The chart: gate lines, the adopt region, plain in the corner and every measured candidate."""
-    x_low, x_high, y_low, y_high = _view(found, limits)
+    """The chart: gate lines, the adopt region, plain in the corner, every measured candidate, and
+    hollow what a search has found."""
+    x_low, x_high, y_low, y_high = _view(found, limits, searched)
     figure = go.Figure(layout=_layout(height, (x_low, x_high), (y_low, y_high), found))
     figure.update_layout(
         shapes=_gates(limits, colours, x_low, y_low),
@@ -134,7 +142,10 @@ def picture(
     )
     _draw_pareto(figure, found, colours)
     ink = {"pass": colours.passed, "fail": colours.failed, "undecided": colours.undecided}
-    placed = _placed_names(found, limits, (x_low, x_high), (y_low, y_high))
+    placed = _placed_names(found, searched, limits, (x_low, x_high), (y_low, y_high))
+    if searched:
+        known = {(p.plan, p.shape_key) for p in found}
+        draw_estimated(figure, searched, {k: at for k, at in placed.items() if k not in known}, colours)
     for outcome, words in _LEGEND.items():
         these = [p for p in found if p.outcome == outcome]
         if these:
@@ -152,16 +163,19 @@ def picture(
     return figure
 
 
-def _view(found: Sequence[Point], limits: Thresholds) -> tuple[float, float, float, float]:
-    highs = [p.update_ci[1] for p in found] + [p.update for p in found]
+def _view(
+    found: Sequence[Point], limits: Thresholds, searched: Sequence[Estimated]
+) -> tuple[float, float, float, float]:
+    highs = [p.update_ci[1] for p in found] + [p.update for p in (*found, *searched)]
     x_high = max([1 + (limits.update_ratio - 1) * 1.18, *(h * 1.03 for h in highs)])
     # An interval may reach far beyond the next; the view keeps the points, bars may leave it.
-    spread = max([limits.update_ratio, *(p.update for p in found)]) - 1
+    spread = max([limits.update_ratio, *(p.update for p in (*found, *searched))]) - 1
     x_high = min(x_high, 1 + max(spread * 1.8, 0.1))
     lowest = min([1.0, *(p.update for p in found), *(max(p.update_ci[0], 0.92) for p in found)])
     x_low = min(lowest - 0.02, 1 - (x_high - 1) * 0.05)
     y_high = max([1.0, *(p.peak for p in found)]) + 0.04
-    y_low = max(0.0, min([limits.peak_ratio - 0.12, *(p.peak_ci[0] - 0.08 for p in found)]))
+    lows = [p.peak_ci[0] for p in found] + [p.peak for p in searched]
+    y_low = max(0.0, min([limits.peak_ratio - 0.12, *(low - 0.08 for low in lows)]))
     return x_low, x_high, y_low, y_high
 
 
@@ -266,16 +280,25 @@ def _names(found: Sequence[Point]) -> dict[tuple[str, str], str]:
 
 def _placed_names(
     found: Sequence[Point],
+    searched: Sequence[Estimated],
     limits: Thresholds,
     across: tuple[float, float],
     up: tuple[float, float],
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """The name beside each point and where it stands, by plan and shape."""
     named = _names(found)
-    ordered = sorted(found, key=lambda p: not p.best)  # the best ones get room first
+    # Of a plan that was found and then measured only the measured point is named; among points of
+    # several shapes the hover and the table name those that were found.
+    hollow = [p for p in searched if (p.plan, p.shape_key) not in named]
+    several = len({p.shape_key for p in (*found, *searched)}) > 1
+    named |= {(p.plan, p.shape_key): "" if several else p.plan for p in hollow}
+    ordered: list[Point | Estimated] = [
+        *sorted(found, key=lambda p: not p.best),
+        *hollow,
+    ]  # the best ones get room first
     points = [Named(1.0, 1.0, "")]
     points += [Named(p.update, p.peak, named[p.plan, p.shape_key]) for p in ordered]
-    places = place(points, across, up, (limits.update_ratio, limits.peak_ratio))[1:]
+    places = place(points, across, up, (limits.update_ratio, limits.peak_ratio), len(hollow))[1:]
     return {
         (p.plan, p.shape_key): (named[p.plan, p.shape_key] if at else "", at or "top right")
         for p, at in zip(ordered, places, strict=True)

@@ -7,12 +7,13 @@ from typing import Any
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from ..plans.apply import Call, Wrap, applied, recompute
+from ..meters.estimate import is_replaying
+from ..plans.apply import Call, Happened, Wrap, applied, happening, recompute
 from ..plans.names import Regions
 from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed
 from ..spec import CheckpointSettings, Region, StudySpec
 from ..workloads.job import Job
-from .snapshot import Observed, Snapshot, compare, fixed_update
+from .snapshot import Snapshot, compare, fixed_update
 
 Build = Callable[[], Job]
 """Makes a fresh job; every update starts from one."""
@@ -24,17 +25,16 @@ def check_noise(build: Build, spec: StudySpec, reference: Snapshot) -> Noise:
     return Noise(gaps=compare(reference, again.tensors))
 
 
-def check_canary(build: Build, spec: StudySpec, reference: Snapshot, regions: Regions) -> Canary:
-    """Break the replay of the plan's first module on purpose, and see whether parity catches it."""
+def check_canary(build: Build, spec: StudySpec, reference: Snapshot, block: str) -> Canary:
+    """Recompute one block, break every replay of it on purpose, and see whether parity catches it."""
     job = build()
-    module = regions[0].modules[0]
-    alone = (Region(modules=(module,)),)
+    alone = (Region(modules=(block,)),)
     put_on = partial(applied, job.model, alone, spec.checkpoint, wrap=_breaking(spec.checkpoint))
     found = fixed_update(job, spec.optimizer, spec.seed, put_on)
     broken = Comparison(gaps=compare(reference, found.tensors))
     return Canary(
         caught=bool(broken.failures(spec.thresholds)),
-        block=module,
+        block=block,
         break_="every second feature of the replay's input is 1 % too large",
         largest_relative_gap=broken.largest_relative_gap,
         largest_gradient_gap=broken.largest_gradient_gap,
@@ -42,16 +42,12 @@ def check_canary(build: Build, spec: StudySpec, reference: Snapshot, regions: Re
 
 
 def _breaking(settings: CheckpointSettings) -> Wrap:
-    """The plan's own way to recompute a call, of which every replay is broken."""
+    """A block recomputed whole, of which every replay is broken and the forward is not."""
     recomputing = recompute(settings)
 
     def wrap(call: Call) -> Call:
-        calls = 0
-
         def body(*args: Any, **kwargs: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls > 1:
+            if is_replaying():
                 args, kwargs = tree_map(_disturbed, (args, kwargs))
             return call(*args, **kwargs)
 
@@ -86,8 +82,10 @@ def check_parity(
     job = build()
     named = {name for region in regions for name in region.modules}
     put_on = partial(applied, job.model, regions, spec.checkpoint)
-    found = fixed_update(job, spec.optimizer, spec.seed, put_on, sorted(named))
-    _check_replays(found, regions, {k: v for k, v in plain_calls.items() if k not in named})
+    with happening() as happened:
+        found = fixed_update(job, spec.optimizer, spec.seed, put_on)
+    _check_regions(happened, regions)
+    _check_left_alone(found.block_calls, {k: v for k, v in plain_calls.items() if k not in named})
     comparison = Comparison(gaps=compare(reference, found.tensors))
     failed = comparison.failures(spec.thresholds)
     facts: dict[str, Any] = {
@@ -99,17 +97,22 @@ def check_parity(
     return ParityFailed(failed=failed, **facts) if failed else ParityPassed(**facts)
 
 
-def _check_replays(found: Observed, regions: Regions, left_alone: dict[str, int]) -> None:
-    """`left_alone` are the plain calls of the blocks that no region names."""
+def _check_regions(happened: Happened, regions: Regions) -> None:
     for region in regions:
-        if not found.replays[region.modules[0]]:
+        where = " to ".join(dict.fromkeys((region.modules[0], region.modules[-1])))
+        if happened.replays[region] < 1:
             raise RuntimeError(
-                f"{region.modules[0]} was not called again in backward: "
-                "the plan did not recompute what it says"
+                f"{where} was not called again in backward: the plan did not recompute what it says"
             )
-    for name, calls in left_alone.items():
-        if found.block_calls[name] != calls:
+        if region.keep and not happened.kept[region]:
+            raise RuntimeError(f"{where} kept nothing: none of the ops to keep is called in it")
+
+
+def _check_left_alone(found: dict[str, int], plain: dict[str, int]) -> None:
+    """`plain` are the plain calls of the blocks that no region names."""
+    for name, calls in plain.items():
+        if found[name] != calls:
             raise RuntimeError(
-                f"{name} was called {found.block_calls[name]} times, and {calls} times in plain: "
+                f"{name} was called {found[name]} times, and {calls} times in plain: "
                 "the plan recomputed what it does not name"
             )

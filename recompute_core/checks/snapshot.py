@@ -7,7 +7,7 @@ not finite is a difference by itself.
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..meters.flops import FORMULAS
-from ..plans.apply import Applied, Call, module_named, shadowed
+from ..plans.apply import Applied, Call, shadowed
 from ..results import Gap
 from ..spec import OptimizerSettings
 from ..workloads.job import Job, tensors_digest
@@ -39,8 +39,6 @@ class Observed:
     tensors: Snapshot
     block_calls: dict[str, int]
     """Forward calls of each block, replays included, by FQN."""
-    replays: dict[str, int]
-    """Forward calls in backward, by FQN, of each block and of the other modules that were watched."""
     flops: int
 
 
@@ -49,22 +47,20 @@ def fixed_update(
     settings: OptimizerSettings,
     seed: int,
     put_on: Applied = nullcontext,
-    watched: Iterable[str] = (),
 ) -> Observed:
     """Run the first update of a freshly built job under `seed` and keep what it leaves.
 
-    `put_on` puts a plan on the job's model; without it the update is plain. `watched` are FQNs of
-    modules whose calls are counted besides the blocks'.
+    `put_on` puts a plan on the job's model; without it the update is plain.
     """
     job = replace(job, batch=tuple(_differentiable(t) for t in job.batch))
     optimizer = make_optimizer(job.model, settings)
-    calls = _Calls(dict.fromkeys((*job.blocks, *watched), 0))
+    calls = dict.fromkeys(job.blocks, 0)
     entering = _EnteringGradient(job.model.get_submodule(job.blocks[0]))
     counter = FlopCounterMode(display=False, custom_mapping=FORMULAS)
     # Counting comes first, so that a plan of the variant `forward` wraps it and replays are counted.
-    with _counted(job.model, calls), put_on(), entering, counter:
+    with _counted(job, calls), put_on(), entering, counter:
         seed_everything(seed)
-        output, loss = update(job, optimizer, calls.begin)
+        output, loss = update(job, optimizer)
     tensors: Snapshot = {"loss/": loss.detach(), "rng/torch": torch.get_rng_state()}
     for index, leaf in enumerate(tree_leaves(output)):
         if isinstance(leaf, Tensor):
@@ -86,8 +82,7 @@ def fixed_update(
     tensors["rng/numpy"] = _hashed(repr(np.random.get_state(legacy=False)))
     return Observed(
         tensors={key: _kept(tensor) for key, tensor in tensors.items()},
-        block_calls={name: calls.made[name] for name in job.blocks},
-        replays=calls.replays,
+        block_calls=calls,
         flops=counter.get_total_flops(),
     )
 
@@ -201,33 +196,19 @@ class _EnteringGradient:
         self.gradient = gradient.detach().clone()
 
 
-class _Calls:
-    """Forward calls by FQN, and which of them were replays: those made while backward runs."""
-
-    def __init__(self, none_yet: dict[str, int]) -> None:
-        self.made, self.replays = none_yet, none_yet.copy()
-        self._backward = False
-
-    def begin(self, phase: str) -> None:
-        self._backward = phase == "backward"
-
-    def count(self, name: str) -> None:
-        self.made[name] += 1
-        self.replays[name] += self._backward
-
-
 @contextmanager
-def _counted(model: nn.Module, calls: _Calls) -> Iterator[None]:
+def _counted(job: Job, calls: dict[str, int]) -> Iterator[None]:
+    """Counts the forward calls of each block, replays included."""
     with ExitStack() as stack:
-        for name in calls.made:
-            module = module_named(model, name)
+        for name in job.blocks:
+            module = job.model.get_submodule(name)
             stack.enter_context(shadowed(module, "forward", _counting(name, module.forward, calls)))
         yield
 
 
-def _counting(name: str, call: Call, calls: _Calls) -> Call:
+def _counting(name: str, call: Call, calls: dict[str, int]) -> Call:
     def counting(*args: Any, **kwargs: Any) -> Any:
-        calls.count(name)
+        calls[name] += 1
         return call(*args, **kwargs)
 
     return counting

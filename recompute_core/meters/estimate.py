@@ -75,7 +75,7 @@ class FakeUpdate:
             ):
                 update(self.job, self._optimizer, mark)
         trace = Trace(tuple(range(len(live.samples))), tuple(live.samples), tuple(marks))
-        where, timeline = peak_at(trace), thin(trace, self.state_bytes)
+        where, timeline = peak_at(trace), thin(trace, self.state_bytes, per_second=1)
         assert where is not None, "an update allocates something"
         assert timeline is not None
         estimate = Estimate(

@@ -17,12 +17,13 @@ PHASES = ("zero_grad", "forward", "backward", "optimizer")
 
 @contextmanager
 def marked_blocks(job: Job, mark: Mark) -> Iterator[None]:
-    """Within the context `mark` is told when a block's forward, replay or backward begins.
+    """Within the context `mark` is told when a block's forward, replay or backward begins, or that of a
+    module outside the blocks that may be recomputed too.
 
     Put it on before a plan, so that a plan of the variant `forward` wraps the marks and replays show.
     """
     with ExitStack() as stack:
-        for name in job.blocks:
+        for name in (*job.outside, *job.blocks):
             module = job.model.get_submodule(name)
             stack.enter_context(shadowed(module, "forward", _marking(name, module.forward, mark)))
         yield

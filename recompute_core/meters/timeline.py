@@ -63,17 +63,20 @@ def peak_at(trace: Trace) -> PeakAt | None:
     return PeakAt(phase=phase, module=module, replaying=replaying)
 
 
-def thin(trace: Trace, base_bytes: int, bins: int = 400) -> Timeline | None:
-    """At most about `bins` points that keep the highest moment of each bin; `base_bytes` are added."""
+def thin(trace: Trace, base_bytes: int, bins: int = 400, per_second: float = 1e9) -> Timeline | None:
+    """At most about `bins` points that keep the highest moment of each bin; `base_bytes` are added.
+
+    `per_second` is the unit of the trace's times: nanoseconds, or 1 to leave them as they are.
+    """
     if not trace.times:
         return None
     start = min([trace.times[0], *(at for at, _ in trace.marks)])
     span = max(trace.times[-1] - start, 1)
     kept = [max(group, key=lambda point: point[1]) for group in _bins(trace, start, span, bins)]
     return Timeline(
-        seconds=tuple(round((at - start) / 1e9, 6) for at, _ in kept),
+        seconds=tuple(round((at - start) / per_second, 6) for at, _ in kept),
         bytes=tuple(base_bytes + alive for _, alive in kept),
-        marks=tuple((round((at - start) / 1e9, 6), label) for at, label in trace.marks),
+        marks=tuple((round((at - start) / per_second, 6), label) for at, label in trace.marks),
     )
 
 

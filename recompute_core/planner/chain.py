@@ -1,7 +1,8 @@
-"""The cheapest way to run a chain of blocks backward within a memory budget. Exact, pure, no torch.
+"""The cheapest way to run a chain of blocks backward within a memory budget. Pure, no torch.
 
 Every block chooses one option of its menu, and blocks that follow each other may be recomputed as one
-group, groups inside groups included. Memory is counted in steps of `step` bytes, to the nearest step.
+group, groups inside groups included. Exact but for three things: memory is counted in steps, each
+block's to the nearest; moments of the forward are left out; a group has at most 64 blocks.
 The recursion is that of checkpointing heterogeneous chains (Beaumont, Eyraud-Dubois, Herrmann, Joly,
 Shilova 2019), with a menu a block in place of "keep or not".
 """
@@ -11,6 +12,9 @@ from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
+
+_LEAST_STEPS, _MOST_STEPS = 4096, 65_536
+_LONGEST_GROUP = 64
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,9 @@ Schedule = tuple[Single | Group, ...]
 class Solution:
     """The cheapest schedule of a chain for every budget up to `budget` bytes."""
 
-    def __init__(self, chain: Chain, budget: int, steps: int = 4096) -> None:
+    def __init__(self, chain: Chain, budget: int, steps: int | None = None) -> None:
+        if steps is None:  # fine enough for four steps to a block's input
+            steps = min(max(_LEAST_STEPS, 4 * budget // max(1, chain.input_bytes)), _MOST_STEPS)
         self._chain = chain
         self.step = max(1, -(-budget // steps))
         self._levels = np.arange(steps + 1)
@@ -112,7 +118,7 @@ class Solution:
             fits = self._levels >= self._peaks[number]
             offer(np.where(fits, rest + option.cost_s, inf), number)
         # A group of the whole of an inner chain would only be run once more for nothing.
-        longest = length if table is self._outer else length - 1
+        longest = min(length if table is self._outer else length - 1, _LONGEST_GROUP)
         for size in range(2, longest + 1):
             rest = _shifted(table[length - size], self._input if length > size else 0)
             again = size * self._chain.forward_s

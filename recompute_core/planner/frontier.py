@@ -24,9 +24,9 @@ from .menu import Menu
 
 _TRIES = 6
 """How often a budget is lowered when the whole run climbs higher than the chain promised."""
-_LARGEST_OVERHEAD = 1.5
-"""Plans that take longer than this share of a plain update on top of it are not offered: groups inside
-groups reach ever lower peaks at a cost that grows with the square of the blocks."""
+LARGEST_OVERHEAD = 1.5
+"""Plans that take longer than this share of a plain update on top of it are not offered unless asked
+for: groups inside groups reach ever lower peaks at a cost that grows with the square of the blocks."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Planner:
         costs: Costs,
         checkpoint: CheckpointSettings,
         optimizer: OptimizerSettings,
+        largest_overhead: float = LARGEST_OVERHEAD,
     ) -> None:
         self._fake = FakeUpdate(build, optimizer)
         self._costs, self._checkpoint = costs, checkpoint
@@ -60,26 +61,29 @@ class Planner:
         self.plain, plain_run = self._run(())
         with self._fake.mode:
             menu = Menu(self._fake.job, self._fake.job.blocks[0], costs, checkpoint)
-        self._ways = [_Way(self._fake, menu, (), plain_run, 0.0)]
+        ways = [_Way(self._fake, menu, (), plain_run, 0.0)]
         for regions in self._worthwhile_outside():
             point, run = self._run(regions)
-            seconds = point.overhead * costs.plain_s
-            self._ways.append(_Way(self._fake, menu, regions, run, seconds))
-        for way in self._ways:
-            way.limit(_LARGEST_OVERHEAD * costs.plain_s)
+            ways.append(_Way(self._fake, menu, regions, run, point.overhead * costs.plain_s))
+        for way in ways:
+            way.limit(largest_overhead * costs.plain_s)
+        self._ways = [way for way in ways if way.reaches_anything]
 
     def point(self, regions: Regions) -> Point:
         """Any plan, run on fake tensors."""
         return self._points.get(regions) or self._run(regions)[0]
 
     def floor(self) -> Point:
-        """The plan of the lowest peak that can be reached."""
+        """The plan of the lowest peak that is found within the largest overhead."""
         for way in self._ways:
             self.point(way.regions(way.lowest))
         return min(self._points.values(), key=lambda point: (point.peak, point.overhead))
 
     def within(self, peak: int) -> Point | None:
-        """The plan of the least overhead whose peak is at most `peak` bytes, or None."""
+        """The plan of the least overhead found whose peak is at most `peak` bytes, or None.
+
+        Every plan that was run before counts, so that more questions can only better an answer.
+        """
         self._search(peak, _TRIES)
         fitting = [point for point in self._points.values() if point.peak <= peak]
         return min(fitting, key=lambda point: (point.overhead, point.peak), default=None)
@@ -158,6 +162,11 @@ class _Way:
     def limit(self, seconds: float) -> None:
         """Offer no schedule that takes longer than this."""
         self._costs = np.where(self._costs + self._outside_s <= seconds, self._costs, inf)
+
+    @property
+    def reaches_anything(self) -> bool:
+        """Whether any schedule is left."""
+        return bool(np.isfinite(self._costs).any())
 
     @property
     def lowest(self) -> int:

@@ -7,7 +7,7 @@ have parameters; finer modules are not offered.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 from math import inf
 from typing import Any
@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ..meters.estimate import LiveBytes, signature
 from ..plans.apply import applied
-from ..plans.names import Regions
+from ..plans.names import ATTENTION, Regions
 from ..spec import CheckpointSettings, Region
 from ..workloads.job import Job
 from .chain import Option
@@ -31,6 +31,8 @@ Relative = tuple[tuple[str, Keep], ...]
 """Regions of one block: part (empty for the block itself) and what it keeps; outer before inner."""
 
 _BLOCK = ""
+_MOST_PARTS = 6
+"""Parts whose combinations are looked at, the first ones of a block."""
 _MOST_KEPT = 7
 """Ops considered for keeping in one region, the costliest first."""
 _PART_KEEPS, _BLOCK_KEEPS = 4, 10
@@ -89,7 +91,8 @@ class Menu:
             *given,
         ]
         self.input_bytes = sum(t.untyped_storage().nbytes() for t in given if t.requires_grad)
-        self._parts = [n for n, child in self._block.named_children() if list(child.parameters())]
+        parts = [n for n, child in self._block.named_children() if list(child.parameters())]
+        self._parts = parts[:_MOST_PARTS]
         self._calls = self._trace()
         self.forward_s = sum(call.cost_s for call in self._calls)
         self.treatments = _undominated(self._found())
@@ -120,7 +123,7 @@ class Menu:
                     ),
                 ]
             )
-        drafts = [_sum(chosen) for chosen in product(*choices)]
+        drafts = [draft for chosen in product(*choices) if (draft := _sum(chosen)).regions]
         yield from _thinned(_cheapest(drafts), _APART)
         yield from _thinned(
             _cheapest(draft for draft in drafts if len(draft.regions) == len(self._parts)), _ALL_APART
@@ -208,6 +211,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._costs = costs
         self._part = _BLOCK
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._made: dict[int, int] = {}
 
     def enter(self, part: str) -> Any:
         def hook(*_: Any) -> None:
@@ -222,6 +226,8 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
+        if any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments):
+            self._may_not_be_kept(args[0])  # what is kept must not change afterwards
         before = {_storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         made = {_storage(leaf): leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)}
         op = str(func)
@@ -237,7 +243,16 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         )
         self._seen[op, self._part] += 1
         self._seen[op, "*"] += 1
+        self._made |= dict.fromkeys(made.keys() - before, len(self.calls) - 1)
+        if torch.Tag.nondeterministic_seeded in func.tags and op not in ATTENTION:
+            self._may_not_be_kept(result)  # a replay without this draw would draw others after it
         return result
+
+    def _may_not_be_kept(self, value: Any) -> None:
+        """Count the output that this tensor's storage came from as taking nothing of its own."""
+        for leaf in tree_leaves(value):
+            if isinstance(leaf, Tensor) and (number := self._made.get(_storage(leaf))) is not None:
+                self.calls[number] = replace(self.calls[number], bytes=0)
 
 
 def _storage(tensor: Tensor) -> int:
@@ -348,16 +363,17 @@ def _cheapest(drafts: Iterable[_Draft]) -> list[_Draft]:
 
 
 def _undominated(treatments: Iterable[Treatment]) -> tuple[Treatment, ...]:
-    """Those that no other beats in bytes stored, peak and time, and may stand wherever they may."""
+    """Plain, and those that no other beats in bytes stored, peak, time and in where they may stand."""
     kept: list[Treatment] = []
     for one in sorted(treatments, key=lambda t: (t.option.cost_s, t.option.stored, t.option.peak)):
         mine = one.option
-        if not any(
+        beaten = any(
             t.option.stored <= mine.stored
             and t.option.peak <= mine.peak
             and t.option.nests >= mine.nests
             for t in kept
-        ):
+        )
+        if not beaten or not one.regions:
             kept.append(one)
     return tuple(kept)
 

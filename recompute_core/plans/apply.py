@@ -7,8 +7,10 @@ module is wrapped, so FQNs, parameters and state dicts stay as they are. Selecti
 called; the others then hand on what they are given, and raise where that is something else.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -72,13 +74,69 @@ def applied(
     with ExitStack() as stack:
         for region in reversed(regions):  # inner regions first: an outer one wraps what they have made
             modules = [module_named(model, name) for name in region.modules]
-            wrapped = wrap or recompute(settings, region.keep)
+            told = _telling(region, wrap or recompute(settings, region.keep))
             if len(modules) == 1:
-                call = wrapped(getattr(modules[0], method))
+                call = told(getattr(modules[0], method))
                 stack.enter_context(shadowed(modules[0], method, call))
             else:
-                stack.enter_context(_chained(region, modules, method, wrapped))
+                stack.enter_context(_chained(region, modules, method, told))
         yield
+
+
+# --- whether it happened -------------------------------------------------------------------------
+
+
+@dataclass
+class Happened:
+    """What became of a plan's regions in one update."""
+
+    replays: Counter[Region] = field(default_factory=Counter)
+    """How often a call of each region was run again: its own replays, not those of one around it."""
+    kept: Counter[Region] = field(default_factory=Counter)
+    """How many op outputs each selective region kept."""
+
+
+_WATCHING: list[Happened] = []
+
+
+@contextmanager
+def happening() -> Iterator[Happened]:
+    """Within the context, what becomes of each region is counted."""
+    happened = Happened()
+    _WATCHING.append(happened)
+    try:
+        yield happened
+    finally:
+        _WATCHING.remove(happened)
+
+
+def _telling(region: Region, wrap: Wrap) -> Wrap:
+    """`wrap`, with what becomes of the region told to those who watch."""
+
+    def telling(call: Call) -> Call:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if not _WATCHING:
+                return wrap(call)(*args, **kwargs)
+            runs = 0
+
+            def run(*given: Any, **named: Any) -> Any:
+                nonlocal runs
+                runs += 1
+                for happened in _WATCHING:
+                    happened.replays[region] += runs > 1
+                with hearing_kept(partial(_tell_kept, region)) if region.keep else nullcontext():
+                    return call(*given, **named)
+
+            return wrap(run)(*args, **kwargs)
+
+        return called
+
+    return telling
+
+
+def _tell_kept(region: Region, _: Tensor) -> None:
+    for happened in _WATCHING:
+        happened.kept[region] += 1
 
 
 def module_named(model: nn.Module, name: str) -> nn.Module:

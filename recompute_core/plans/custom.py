@@ -19,6 +19,7 @@ def check_custom_plans(spec: StudySpec) -> None:
                 raise InputError("recomputes nothing; give it a region such as {modules: [blocks.0]}")
             for region in regions:
                 _check_region(region, anatomy)
+            _check_order(regions)
         except InputError as error:
             raise InputError(f"custom_plans.{name}: {error}") from None
 
@@ -37,3 +38,27 @@ def _check_region(region: Region, anatomy: Anatomy) -> None:
                 f"{region.modules[0][:60]} and {region.modules[1][:60]} cannot be recomputed as one; "
                 "modules of one region must be whole blocks that follow each other"
             )
+
+
+def _check_order(regions: tuple[Region, ...]) -> None:
+    """Of two regions that meet, the later must lie within the earlier, and not be the very same."""
+    for number, later in enumerate(regions):
+        for earlier in regions[:number]:
+            if not any(
+                _at_or_in(m, e) or _at_or_in(e, m) for m in later.modules for e in earlier.modules
+            ):
+                continue
+            within = all(any(_at_or_in(m, e) for e in earlier.modules) for m in later.modules)
+            if not within or later.modules == earlier.modules:
+                raise InputError(
+                    f"{_named(later)} and {_named(earlier)} meet; give outer regions before those "
+                    "inside them, and each once"
+                )
+
+
+def _at_or_in(module: str, other: str) -> bool:
+    return f"{module}.".startswith(f"{other}.")
+
+
+def _named(region: Region) -> str:
+    return " to ".join(dict.fromkeys(m[:60] for m in (region.modules[0], region.modules[-1])))

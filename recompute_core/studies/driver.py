@@ -18,7 +18,7 @@ from ..plans.names import regions_of
 from ..results import Canary
 from .assemble import assemble
 from .engine import Garbled, LocalEngine, LocalWorker
-from .flow import Book, CellKey, Task, broken_module, next_task
+from .flow import Book, CellKey, Task, canary_block, next_task
 from .locks import Lock, machine_lock
 from .store import Status, Store
 from .worker import Assignment
@@ -135,7 +135,7 @@ class _Driver:
         listening.end(why)
 
     def _canary_of(self, task: Task) -> Canary | None:
-        return self._book().canary_of(broken_module(self._spec, task.plan))
+        return self._book().canary_of(canary_block(self._spec, task.plan))
 
     def _take_over(self, task: Task, canary: Canary) -> None:
         """Let a canary that was caught earlier stand for this candidate's."""

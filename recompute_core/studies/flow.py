@@ -105,9 +105,12 @@ def block_names(spec: StudySpec, plan: str) -> tuple[str, ...]:
     return touched_blocks(regions_of(spec, plan), anatomy_of(spec.workload))
 
 
-def broken_module(spec: StudySpec, plan: str) -> str:
-    """FQN of the module whose replay a plan's canary breaks: the first that it recomputes."""
-    return regions_of(spec, plan)[0].modules[0]
+def canary_block(spec: StudySpec, plan: str) -> str:
+    """FQN of the block whose replay a plan's canary breaks: the first that the plan touches.
+
+    A whole block, since a part may well be blind to its input: a dropout's backward is.
+    """
+    return block_names(spec, plan)[0]
 
 
 def hash_of(spec: StudySpec, plan: str) -> str:

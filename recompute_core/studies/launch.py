@@ -20,8 +20,8 @@ def launch(store: Store, spec: StudySpec) -> str:
     return study
 
 
-def _environment(store: Store) -> dict[str, str]:
-    """The driver's environment: our store, and this very package wherever it was started from."""
+def environment_for(store: Store) -> dict[str, str]:
+    """Of a background process: our store, and this very package wherever it was started from."""
     places = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(filter(None, places))
     return {**os.environ, "RECOMPUTE_HOME": str(store.home), "PYTHONPATH": path}
@@ -48,7 +48,7 @@ def resume(store: Store, study: str) -> None:
                     "--lock-fd",
                     str(lock.descriptor),
                 ],
-                env=_environment(store),
+                env=environment_for(store),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

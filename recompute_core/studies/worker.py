@@ -9,6 +9,8 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ConfigDict
 
+from ..plans.anatomy import anatomy_of
+from ..plans.names import touched_blocks
 from ..results import ParityPassed, Record, Reference
 from ..spec import Region, StudySpec
 from .environment import check_same_environment, describe_environment
@@ -95,7 +97,8 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
         if phase == "noise":
             return parity.check_noise(build, spec, reference)
         if phase == "canary":
-            return parity.check_canary(build, spec, reference, task.regions)
+            block = touched_blocks(task.regions, anatomy_of(spec.workload))[0]
+            return parity.check_canary(build, spec, reference, block)
         return parity.check_parity(
             build, spec, reference, task.regions, task.noise_floor, task.plain.block_calls
         )

@@ -63,6 +63,7 @@ def answered(monkeypatch: pytest.MonkeyPatch, found: PlanResult, *words: str) ->
 
 def found(chosen: PlanPoint | None, *points: PlanPoint) -> PlanResult:
     update = {"sentence": "So it is.", "chosen": chosen, "points": points, "recipes": ()}
+    update["verdict"] = "found" if points else "none"
     return make.plan_answer(OURS).model_copy(update=update)
 
 

@@ -13,7 +13,7 @@ from recompute_core.studies.flow import (
     CellKey,
     Task,
     block_names,
-    broken_module,
+    canary_block,
     hash_of,
     next_task,
     total_cells,
@@ -85,12 +85,10 @@ def test_blocks_and_hash_of_a_plan() -> None:
     assert block_names(SPEC, "norms") == ("blocks.0", "blocks.1")  # in part
 
 
-def test_the_canary_breaks_the_first_module_that_a_plan_recomputes() -> None:
-    assert broken_module(SPEC, "blocks:1") == "blocks.1"
-    assert broken_module(SPEC, "norms") == "blocks.0.norm1"
-    assert broken_module(SPEC, "nested") == broken_module(SPEC, "every-block") == "blocks.0"
-    key: CellKey = (SMALL, "every-block", "canary")
-    assert Book({key: cell(key)}).canary_of(broken_module(SPEC, "norms")) is None
+def test_the_canary_breaks_the_first_block_that_a_plan_touches() -> None:
+    assert canary_block(SPEC, "blocks:1") == "blocks.1"
+    assert canary_block(SPEC, "norms") == "blocks.0"
+    assert canary_block(SPEC, "nested") == canary_block(SPEC, "every-block") == "blocks.0"
 
 
 # --- resuming -------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from recompute_core.planning import MEASURING, Wish, measured, plan, study_of
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import RECIPES, named_regions, plan_hash
 from recompute_core.results import Candidate, ParityPassed, PlanPoint, PlanResult, StudyResult
-from recompute_core.spec import ReceiptsSettings, StudySpec
+from recompute_core.spec import CheckpointSettings, ReceiptsSettings, StudySpec
 from recompute_core.studies.admission import admit
 from recompute_core.workloads import build_blank
 from tests.core import records as make
@@ -207,8 +207,8 @@ def test_within_the_budget_plain_stays() -> None:
 def test_below_the_floor_nothing_is_chosen() -> None:
     floor = planned("gpt").floor
     found = planned("gpt", Wish(budget_bytes=floor.peak_bytes - 1))
-    assert found.chosen is None
-    assert found.points == ()
+    assert (found.chosen, found.verdict) == (None, "none")
+    assert found.points == (found.floor,)
     assert found.floor.peak_bytes == floor.peak_bytes
     assert found.sentence.startswith(f"No plan fits {megabytes(floor.peak_bytes - 1)}: ")
     assert f"{megabytes(floor.peak_bytes)}, by {found.floor.plan} at " in found.sentence
@@ -310,6 +310,60 @@ def test_measured_figures_stand_beside_the_estimates() -> None:
     assert (plain.flagged, first.flagged, second.flagged) == (False, False, True)
     assert (after.chosen, after.floor, after.recipes, after.plain) == (first, second, (first,), plain)
     assert [p.peak_bytes for p in after.points] == [p.peak_bytes for p in before.points]
+
+
+@pytest.mark.parametrize(
+    ("wish", "verdict", "ends"),
+    [
+        ({}, "found", "parity bitwise."),
+        ({"budget_bytes": 3_030_000}, "found", "parity bitwise."),
+        ({"budget_bytes": 3_029_999}, "none", "parity bitwise: over the budget of 3.0 MB."),
+        ({"max_overhead": 0.6}, "found", "parity bitwise."),
+        ({"max_overhead": 0.3}, "undecided", "parity bitwise: undecided against 1.30."),
+        ({"max_overhead": 0.2}, "none", "parity bitwise: above 1.20."),
+    ],
+)
+def test_what_was_measured_of_the_chosen_plan_decides(
+    wish: dict[str, Any], verdict: str, ends: str
+) -> None:
+    before = make.plan_answer(make.plan_point("best-3mb", 3_000_000, "blocks.0")).model_copy(update=wish)
+    one = make.measured("best-3mb", peaks=(4_000_000, 3_030_000), ratios=(1.25, 1.5, 1.25))
+    after = measured(before, result(one))
+    assert after.verdict == verdict
+    assert after.sentence.endswith(ends)
+    assert "Measured: peak 3.0 MB, update 1.25 times as long (1.25 to 1.50)" in after.sentence
+
+
+def test_a_study_that_was_not_completed_says_so() -> None:
+    before = make.plan_answer(make.plan_point("best-3mb", 3_000_000, "blocks.0"))
+    after = measured(before, result().model_copy(update={"status": "incomplete"}))
+    assert after.verdict == "incomplete"
+    assert after.sentence.endswith("The study a-study could not be completed; resume it.")
+
+
+@pytest.mark.parametrize("wish", [{}, {"budget_bytes": 1, "frontier": True}, {"budget_bytes": -3}])
+def test_a_wish_that_cannot_be(wish: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Wish(**wish)
+
+
+def test_where_nothing_may_be_recomputed_no_plan_is_offered() -> None:
+    for spec, why in (
+        (with_batch_norm(), "blocks.0: the running statistics of"),
+        (
+            SPECS["receipts"].model_copy(update={"checkpoint": CheckpointSettings(rng="ignore")}),
+            "random",
+        ),
+    ):
+        found = plan(spec, Wish(frontier=True))
+        assert (found.verdict, found.chosen, found.points) == ("none", None, (found.plain,))
+        assert found.sentence.startswith("No plan can pass: ")
+        assert why in found.sentence
+
+
+def with_batch_norm() -> StudySpec:
+    workload = SPECS["receipts"].workload.model_copy(update={"norm": "batch"})
+    return SPECS["receipts"].model_copy(update={"workload": workload})
 
 
 @pytest.mark.parametrize(("peak", "flagged"), [(1_959_000, True), (1_961_000, False), (2_041_000, True)])

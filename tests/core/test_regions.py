@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from recompute_core.checks.parity import check_canary, check_parity
+from recompute_core.checks.parity import _check_regions, check_canary, check_parity
 from recompute_core.checks.snapshot import fixed_update
 from recompute_core.errors import InputError
 from recompute_core.meters.saved import SavedBytes
 from recompute_core.plans.anatomy import anatomy_of
-from recompute_core.plans.apply import applied, shadowed
-from recompute_core.plans.names import RECIPES, Regions, named_regions
+from recompute_core.plans.apply import applied, happening, shadowed
+from recompute_core.plans.names import RECIPES, Regions, named_regions, touched_blocks
 from recompute_core.results import ParityPassed
 from recompute_core.spec import CheckpointSettings, ReceiptsSettings, Region, StudySpec
 from recompute_core.workloads.device import cast
@@ -280,11 +280,45 @@ def test_every_recipe_is_bitwise_equal_and_its_canary_caught(
     assert found.bitwise
     whole = {name for region in regions for name in region.modules}
     assert found.block_calls == {b: 2 if b in whole else 1 for b in ("blocks.0", "blocks.1")}
-    canary = check_canary(build, SPEC, plain.tensors, regions)
-    assert (canary.caught, canary.block) == (True, regions[0].modules[0])
+    assert check_canary(build, SPEC, plain.tensors, touched_blocks(regions, anatomy_of(SMALL))[0]).caught
 
 
-def test_the_reference_counts_no_replays() -> None:
-    found = fixed_update(small_gpt(), SPEC.optimizer, SPEC.seed, watched=["blocks.0.attn"])
-    assert found.replays == {"blocks.0": 0, "blocks.1": 0, "blocks.0.attn": 0}
-    assert found.block_calls == {"blocks.0": 1, "blocks.1": 1}
+def parity_under(declared: Regions, done: Regions) -> None:
+    """Parity of a plan that says one thing and does another."""
+    plain = fixed_update(small_gpt(), SPEC.optimizer, SPEC.seed)
+    job = small_gpt()
+    with happening() as happened, applied(job.model, done, SPEC.checkpoint):
+        gradients(job)
+    _check_regions(happened, declared)
+    check_parity(small_gpt, SPEC, plain.tensors, done, 0.0, plain.block_calls)
+
+
+BLOCK, ATTN = Region(modules=("blocks.0",)), Region(modules=("blocks.0.attn",))
+BOTH = Region(modules=("blocks.0", "blocks.1"))
+
+
+def test_a_region_that_was_not_replayed_for_itself_is_found_out() -> None:
+    parity_under((BLOCK, ATTN), (BLOCK, ATTN))
+    parity_under((BOTH, BLOCK), (BOTH, BLOCK))
+    for declared, done, missing in (
+        ((BLOCK, ATTN), (BLOCK,), "blocks.0.attn"),
+        ((BOTH,), (BLOCK,), "blocks.0 to blocks.1"),
+        ((BOTH, BLOCK), (BOTH,), "blocks.0"),
+    ):
+        with pytest.raises(RuntimeError, match=f"^{missing} was not called again"):
+            parity_under(declared, done)
+
+
+def test_a_selective_region_that_keeps_nothing_is_found_out() -> None:
+    plain = fixed_update(small_gpt(), SPEC.optimizer, SPEC.seed)
+    nothing = (Region(modules=("blocks.0",), keep=("aten.mm.default:99",)),)
+    with pytest.raises(RuntimeError, match=r"blocks\.0 kept nothing"):
+        check_parity(small_gpt, SPEC, plain.tensors, nothing, 0.0, plain.block_calls)
+
+
+def test_watching_ends_with_its_context() -> None:
+    with happening() as happened:
+        pass
+    with applied((job := small_gpt()).model, (BLOCK,), SPEC.checkpoint):
+        gradients(job)
+    assert not happened.replays

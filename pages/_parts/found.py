@@ -1,0 +1,175 @@
+"""Plans that a search has found: in the picture, in a table, against a budget, and as a study. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from recompute_core.gates import megabytes
+from recompute_core.planning import measured, study_of
+from recompute_core.plans.anatomy import Anatomy
+from recompute_core.results import PlanPoint, PlanResult, StudyResult
+from recompute_core.spec import StudySpec
+from recompute_core.studies.searching import at_shape
+
+from . import markup, planmap
+from .palette import Palette
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """A plan that was found, in the picture; never gated."""
+
+    plan: str
+    shape_key: str
+    update: float
+    peak: float
+    hover: str
+
+
+def plans_of(answer: PlanResult) -> tuple[PlanPoint, ...]:
+    """The plans of an answer that recompute anything, highest peak first."""
+    return tuple(point for point in answer.points if point.regions)
+
+
+def estimated_points(answer: PlanResult) -> list[Estimated]:
+    """Where the plans lie, as ratios to plain's estimate."""
+    return [
+        Estimated(
+            point.plan,
+            answer.shape_key,
+            1 + point.overhead,
+            point.peak_bytes / answer.plain.peak_bytes,
+            f"<b>{point.plan}</b> at {answer.shape_key}, estimated<br>"
+            f"peak {megabytes(point.peak_bytes)}, plain {megabytes(answer.plain.peak_bytes)}<br>"
+            f"update {100 * point.overhead:.1f} % longer",
+        )
+        for point in plans_of(answer)
+    ]
+
+
+def draw_estimated(
+    figure: go.Figure,
+    found: Sequence[Estimated],
+    placed: dict[tuple[str, str], tuple[str, str]],
+    colours: Palette,
+) -> None:
+    """Hollow rings on a dotted line from plain; `placed` has the names that find room."""
+    names = [placed.get((one.plan, one.shape_key), ("", "top right")) for one in found]
+    line = sorted((one.update, one.peak) for one in found)
+    figure.add_trace(
+        go.Scatter(
+            x=[1.0, *(x for x, _ in line)], y=[1.0, *(y for _, y in line)], mode="lines",
+            line={"color": colours.series[0], "width": 1.2, "dash": "dot"},
+            hoverinfo="skip", showlegend=False,
+        )
+    )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=[one.update for one in found], y=[one.peak for one in found],
+            mode="markers+text", name="estimated", legendrank=2000,
+            text=[name for name, _ in names], textposition=[where for _, where in names],
+            textfont={"size": 12, "color": colours.ink},
+            hovertext=[one.hover for one in found], hovertemplate="%{hovertext}<extra></extra>",
+            marker={"symbol": "circle-open", "size": 11, "color": colours.series[0],
+                    "line": {"width": 2}},
+        )
+    )  # fmt: skip
+
+
+# --- against a budget -------------------------------------------------------------------------------
+
+
+def cheapest_within(answer: PlanResult, budget_bytes: float) -> PlanPoint | None:
+    """The plan of the least overhead whose estimated peak fits; None when plain fits, or nothing."""
+    if answer.plain.peak_bytes <= budget_bytes:
+        return None
+    fitting = [point for point in plans_of(answer) if point.peak_bytes <= budget_bytes]
+    return min(fitting, key=lambda point: (point.overhead, point.peak_bytes), default=None)
+
+
+def budget_sentence(answer: PlanResult, budget_bytes: float) -> str:
+    """What a budget asks for, in one line."""
+    budget = megabytes(int(budget_bytes))
+    if answer.plain.peak_bytes <= budget_bytes:
+        return f"No recompute needed: plain's estimated peak is {megabytes(answer.plain.peak_bytes)}."
+    point = cheapest_within(answer, budget_bytes)
+    if point is None:
+        return (
+            f"No plan found reaches {budget}; the lowest is {megabytes(answer.floor.peak_bytes)}, "
+            f"by {answer.floor.plan}."
+        )
+    return (
+        f"Cheapest within {budget}: {point.plan}, estimated peak {megabytes(point.peak_bytes)}, "
+        f"{100 * point.overhead:.1f} % more update time."
+    )
+
+
+# --- the table --------------------------------------------------------------------------------------
+
+
+def with_measured(answer: PlanResult, result: StudyResult) -> PlanResult:
+    """The answer with what this study has measured of its plans at its shape."""
+    here = tuple(one for one in result.judged if one.candidate.shape_key == answer.shape_key)
+    return measured(answer, result.model_copy(update={"judged": here}))
+
+
+_MEASURED = ("Measured peak (MB)", "Off by (%)", "Measured time (+%)")
+
+
+def plans_table(answer: PlanResult, anatomy: Anatomy, best: PlanPoint | None) -> str:
+    """Plain and every plan found; `best` is marked. Measured columns where a study has run them."""
+    plans = plans_of(answer)
+    known = any(point.measured_peak_bytes for point in plans)
+    heads = [("Plan", False), ("Peak (MB)", True), ("Of plain", True), ("Time (+%)", True)]
+    heads += [(name, True) for name in _MEASURED] if known else []
+    heads.append(("Recomputed", False))
+    rows = [_row(point, answer.plain, anatomy, known, best) for point in (answer.plain, *plans)]
+    return markup.table(heads, rows)
+
+
+def _row(
+    point: PlanPoint, plain: PlanPoint, anatomy: Anatomy, known: bool, best: PlanPoint | None
+) -> list[str]:
+    name = escape(point.plan) if point.regions else "plain"
+    row = [
+        _marked(name) if best and best.plan == point.plan else name,
+        f"{point.peak_bytes / 1e6:,.1f}",
+        f"{point.peak_bytes / plain.peak_bytes:.3f}",
+        f"{100 * point.overhead:.1f}",
+    ]
+    if known:
+        peak, miss, ratio = point.measured_peak_bytes, point.miss, point.measured_ratio
+        row += [
+            "–" if peak is None else f"{peak / 1e6:,.1f}",
+            "–" if miss is None else f"{100 * miss:+.1f}" + (", beyond 2 %" if point.flagged else ""),
+            "–" if ratio is None else f"{100 * (ratio - 1):.1f}",
+        ]
+    return [*row, escape(regions_line(point, anatomy))]
+
+
+def _marked(name: str) -> str:
+    return f'<strong>▸ {name}</strong><span class="rs-vh"> (the budget\'s choice)</span>'
+
+
+_FINER: tuple[planmap.State, ...] = ("nested", "selective")
+
+
+def regions_line(point: PlanPoint, anatomy: Anatomy) -> str:
+    """`20 of 24 parts, 3 nested`: how much a plan recomputes, in the words of its map."""
+    cells = [cell for row in planmap.plan_map(point.regions, anatomy) for cell in row.cells]
+    touched = sum(cell.state != "kept" for cell in cells)
+    counts = {state: sum(cell.state == state for cell in cells) for state in _FINER}
+    finer = "".join(f", {number} {state}" for state, number in counts.items() if number)
+    return f"{touched} of {len(cells)} parts{finer}"
+
+
+# --- measuring --------------------------------------------------------------------------------------
+
+
+def measuring(spec: StudySpec, answer: PlanResult, points: Sequence[PlanPoint]) -> StudySpec:
+    """The study of these plans at the answer's shape, with the thresholds and timing of `spec`."""
+    wanted = answer.model_copy(update={"points": tuple(points), "recipes": (), "chosen": None})
+    asked = study_of(at_shape(spec, answer.shape_key), wanted)
+    return asked.model_copy(update={"timing": spec.timing})

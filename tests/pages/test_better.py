@@ -1,0 +1,286 @@
+"""Better plans on Trade-off: searched for, looked at, measured."""
+
+import json
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pages._parts import better, found
+from pages._parts.data import snapshot
+from pages._parts.labels import Named, place
+from pages._parts.palette import LIGHT
+from pages._parts.picture import describe, picture, points
+from recompute_core.plans.anatomy import Anatomy
+from recompute_core.results import PlanPoint, PlanResult
+from recompute_core.spec import Region, StudySpec
+from recompute_core.studies.assemble import assemble
+from recompute_core.studies.searching import Failed, keep_answer
+from recompute_core.studies.store import Store
+from tests.core import records as make
+
+from . import studies
+from .conftest import OpenPage
+from .reading import figures, text
+
+SHAPE = "T=256 B=4"
+HIGH = make.plan_point("best-3mb", 3_000_000, "blocks.0").model_copy(update={"overhead": 0.125})
+LOW = make.plan_point("best-2mb", 2_000_000, "blocks.0", "blocks.1")
+CUSTOM = {"best-3mb": HIGH.regions, "best-2mb": LOW.regions}
+
+
+def answer(*plans: PlanPoint) -> PlanResult:
+    """What a search has found at the studies' last shape; plain's peak is 4 MB."""
+    given = make.plan_answer(*(plans or (HIGH, LOW)))
+    return given.model_copy(update={"shape_key": SHAPE, "chosen": None, "recipes": ()})
+
+
+# --- pure -----------------------------------------------------------------------------------------
+
+
+def test_found_plans_lie_where_their_estimates_say() -> None:
+    ring = found.estimated_points(answer())[0]
+    assert (ring.plan, ring.shape_key, ring.update, ring.peak) == ("best-3mb", SHAPE, 1.125, 0.75)
+    assert ring.hover == (
+        "<b>best-3mb</b> at T=256 B=4, estimated<br>peak 3.0 MB, plain 4.0 MB<br>update 12.5 % longer"
+    )
+    assert len(found.estimated_points(answer())) == 2  # plain has its corner
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "plan", "says"),
+    [
+        (4, None, "No recompute needed: plain's estimated peak is 4.0 MB."),
+        (3.5, "best-3mb", "Cheapest within 3.5 MB: best-3mb, estimated peak 3.0 MB, 12.5 % more"),
+        (3, "best-3mb", "Cheapest within 3.0 MB: best-3mb"),
+        (2.9, "best-2mb", "Cheapest within 2.9 MB: best-2mb, estimated peak 2.0 MB, 25.0 % more"),
+        (1.9, None, "No plan found reaches 1.9 MB; the lowest is 2.0 MB, by best-2mb."),
+    ],
+)
+def test_a_budget_in_one_line(megabytes: float, plan: str | None, says: str) -> None:
+    best = found.cheapest_within(answer(), megabytes * 1e6)
+    assert (best and best.plan) == plan
+    assert found.budget_sentence(answer(), megabytes * 1e6).startswith(says)
+
+
+def test_how_much_a_plan_recomputes() -> None:
+    assert found.regions_line(LOW, Anatomy(6)) == "8 of 24 parts"
+    finer = HIGH.model_copy(
+        update={
+            "regions": (
+                Region(modules=("blocks.0",)),
+                Region(modules=("blocks.0.attn",)),
+                Region(modules=("blocks.1",), keep=("aten.mm.default",)),
+            )
+        }
+    )
+    assert found.regions_line(finer, Anatomy(6)) == "8 of 24 parts, 1 nested, 4 selective"
+
+
+def test_the_table_marks_the_budgets_choice_and_escapes() -> None:
+    odd = HIGH.model_copy(update={"plan": "<b>"})
+    table = found.plans_table(answer(odd, LOW), Anatomy(6), LOW)
+    assert "<strong>▸ best-2mb</strong>" in table
+    assert "&lt;b&gt;" in table
+    assert table.count("<tr>") == 4  # heads, plain and two plans
+    assert "Measured" not in table
+
+
+def test_a_measured_peak_beyond_two_percent_is_flagged() -> None:
+    near = HIGH.model_copy(update={"measured_peak_bytes": 3_030_000, "measured_ratio": 1.5})
+    far = LOW.model_copy(update={"measured_peak_bytes": 1_950_000})
+    table = found.plans_table(answer(near, far), Anatomy(6), None)
+    assert ">3.0</td>" in table
+    assert ">+1.0</td>" in table
+    assert ">-2.5, beyond 2 %</td>" in table
+    assert ">50.0</td>" in table
+    assert table.count("–") == 4  # nothing of plain was measured, nor the time of the other
+
+
+def test_a_found_plan_becomes_a_study_of_its_own() -> None:
+    spec = studies.spec_of(timing={"min_pairs": 9}, thresholds={"peak_ratio": 0.5})
+    one = found.measuring(spec, answer(), [LOW])
+    assert one.plans == ("best-2mb",)
+    assert one.custom_plans == {"best-2mb": LOW.regions}
+    assert one.shapes == ({"seq_len": 256},)
+    assert (one.timing, one.thresholds) == (spec.timing, spec.thresholds)
+    assert found.measuring(spec, answer(), [HIGH, LOW]).plans == ("best-3mb", "best-2mb")
+
+
+def test_rings_are_hollow_named_and_told(store: Store) -> None:
+    study = studies.filled(store)
+    judged = assemble(store.study(study), store.cells(study)).judged
+    judged = tuple(one for one in judged if one.candidate.shape_key == SHAPE)
+    rings = found.estimated_points(answer())
+    limits = studies.spec_of().thresholds
+    drawn = json.loads(picture(points(judged), limits, LIGHT, 500, rings).to_json())["data"]
+    (ring,) = (trace for trace in drawn if trace.get("name") == "estimated")
+    assert ring["marker"]["symbol"] == "circle-open"
+    assert ring["text"] == ["best-3mb", "best-2mb"]
+    assert "Estimated: best-3mb: update 1.12, peak 0.75;" in describe(points(judged), limits, rings)
+
+
+def test_rings_among_several_shapes_are_left_to_the_hover(store: Store) -> None:
+    study = studies.filled(store)
+    judged = assemble(store.study(study), store.cells(study)).judged
+    limits = studies.spec_of().thresholds
+    drawn = picture(points(judged), limits, LIGHT, 500, found.estimated_points(answer()))
+    (ring,) = (trace for trace in drawn.data if trace.name == "estimated")
+    assert list(ring.text) == ["", ""]
+
+
+def test_a_measured_ring_is_named_once(store: Store) -> None:
+    study = found_study(store)
+    judged = assemble(store.study(study), store.cells(study)).judged
+    limits = studies.spec_of().thresholds
+    drawn = picture(points(judged), limits, LIGHT, 500, found.estimated_points(answer()))
+    names = [name for trace in drawn.data for name in trace.text or ()]
+    assert names.count("best-2mb") == 1
+
+
+def test_a_soft_point_gives_way_to_a_name() -> None:
+    crowd = [Named(0.5, 0.5, "a name")]
+    crowd += [Named(0.5 + x, 0.5 + y, "") for x in (-0.04, 0.04) for y in (-0.03, 0, 0.03)]
+    inside = ((0.0, 1.0), (0.0, 1.0), (0.9, 0.1))
+    assert place(crowd, *inside)[0] is None
+    assert place(crowd, *inside, soft=6)[0] == "top right"
+
+
+def test_what_a_search_does_now() -> None:
+    assert better.searching_line(False).startswith("Searching: timing ops")
+    assert better.searching_line(True).endswith("has ended.")
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def _open(open_page: OpenPage, study: str) -> AppTest:
+    return open_page("tradeoff", study=study)
+
+
+def test_a_search_is_started_at_the_last_shape(
+    open_page: OpenPage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        "recompute_core.studies.searching.subprocess.Popen",
+        lambda command, **_: started.append((command[3], command[4])) or _Ended(),
+    )
+    study = studies.filled(store)
+    app = _open(open_page, study)
+    app.button(key="search").click().run()
+    assert not app.exception
+    assert started == [(study, SHAPE)]
+
+
+class _Ended:
+    def wait(self) -> int:
+        return 0
+
+
+def test_the_page_is_shown_anew_when_a_search_has_ended(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reruns: list[str] = []
+    monkeypatch.setattr("pages._parts.better.st.rerun", lambda: reruns.append("whole page"))
+    seen = snapshot(store, studies.filled(store))
+    better._tick(seen, [])
+    assert reruns == []
+    better._tick(seen, [SHAPE])
+    assert reruns == ["whole page"]
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("running", "Searching: timing ops"),
+        (Failed("no room [here]"), r"The search at T=256 B=4 failed: no room \[here\]"),
+    ],
+)
+def test_a_search_under_way_or_failed_is_said(
+    open_page: OpenPage, store: Store, monkeypatch: pytest.MonkeyPatch, state: object, says: str
+) -> None:
+    monkeypatch.setattr("pages._parts.better.search_state", lambda *_: state)
+    app = _open(open_page, studies.filled(store))
+    assert says in text(app) + "".join(error.value for error in app.error)
+    assert any(button.key == "search" for button in app.button) is (state != "running")
+
+
+def test_found_plans_are_shown_weighed_against_a_budget_and_measured(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    study = studies.filled(store)
+    keep_answer(store, study, answer())
+    app = _open(open_page, study)
+    assert "circle-open" in figures(app)[0]
+    app.number_input(key="budget MB").set_value(2.5).run()
+    assert not app.exception
+    assert "Cheapest within 2.5 MB: best-2mb" in text(app)
+    assert app.selectbox(key=f"found {SHAPE} 2.5").value == "best-2mb"
+    assert "Of 24 parts in 6 blocks: 8 recomputed, 16 kept." in text(app)
+    app.button(key="measure one").click().run()
+    assert not app.exception
+    spec = store.study(launched[0]).spec
+    assert spec.custom_plans == {"best-2mb": LOW.regions}
+    assert better.answer_at(launched[0], SHAPE) == answer()
+
+
+def test_all_of_them_are_measured(open_page: OpenPage, store: Store, launched: list[str]) -> None:
+    study = studies.filled(store)
+    keep_answer(store, study, answer())
+    _open(open_page, study).button(key="measure all").click().run()
+    assert store.study(launched[0]).spec.plans == ("best-3mb", "best-2mb")
+
+
+def test_nothing_better_is_said(open_page: OpenPage, store: Store) -> None:
+    study = studies.filled(store)
+    plain = make.plan_point("none", 4_000_000)
+    nothing = {"points": (plain,), "floor": plain, "sentence": "No plan can pass: it moves."}
+    keep_answer(store, study, answer().model_copy(update=nothing))
+    app = _open(open_page, study)
+    assert "No better plan at T=256 B=4. No plan can pass: it moves." in text(app)
+    assert not any(button.key == "measure one" for button in app.button)
+
+
+# --- a study of found plans -----------------------------------------------------------------------
+
+
+def found_study(store: Store) -> str:
+    return studies.filled(store, custom_spec())
+
+
+def custom_spec() -> StudySpec:
+    return studies.spec_of(
+        shapes=[{"seq_len": 256}],
+        plans=list(CUSTOM),
+        custom_plans={
+            name: [region.model_dump(mode="json") for region in regions]
+            for name, regions in CUSTOM.items()
+        },
+    )
+
+
+@pytest.mark.parametrize("page", ["home", "live", "tradeoff", "studies"])
+def test_a_study_of_found_plans_is_shown_by_their_names(
+    open_page: OpenPage, store: Store, page: str
+) -> None:
+    app = open_page(page, study=found_study(store))
+    if page != "studies":
+        assert "best-3mb" in text(app) + "".join(figures(app))
+
+
+def test_measured_peaks_stand_beside_their_estimates(open_page: OpenPage, store: Store) -> None:
+    study = found_study(store)
+    keep_answer(store, study, answer())
+    app = _open(open_page, study)
+    assert "Measured peak (MB)" in text(app)
+    assert "beyond 2 %" in text(app)
+
+
+def test_declared_anew_a_study_keeps_its_found_plans(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    app = _open(open_page, found_study(store))
+    app.slider(key="update_ratio").set_value(1.6).run()
+    app.button(key="declare").click().run()
+    assert not app.exception
+    assert store.study(launched[0]).spec.custom_plans == CUSTOM
