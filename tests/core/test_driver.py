@@ -591,9 +591,9 @@ def test_a_plan_given_as_data_is_measured(store: Store) -> None:
     assert as_one.block_calls["candidate"] == {"blocks.0": 2, "blocks.1": 2}
     assert parts.block_calls["candidate"] == {"blocks.0": 1, "blocks.1": 1}
     assert as_one.memory.candidate.saved_bytes < every.memory.candidate.saved_bytes
-    # The first breaks blocks.0 as every-block does; a part of blocks.1 has a canary of its own.
+    # The first breaks blocks.0 as every-block does; for a part of blocks.1 the whole block is broken.
     assert (as_one.canary.block, as_one.canary.ran_at) == ("blocks.0", SMALL)
-    assert (parts.canary.block, parts.canary.ran_at) == ("blocks.1.mlp", None)
+    assert (parts.canary.block, parts.canary.ran_at) == ("blocks.1", None)
     assert len({one.plan_hash for one in (every, as_one, parts)}) == 3
 
 
@@ -604,7 +604,7 @@ def test_a_module_that_is_not_there_fails_its_plan_alone(store: Store) -> None:
     gone, other = (one.candidate for one in result.judged)
     assert isinstance(gone, Refused) and isinstance(other, Measured)
     assert gone.failure == (
-        "canary could not be completed: InputError: plan: the model has no module 'blocks.0.gone'"
+        "parity could not be completed: InputError: plan: the model has no module 'blocks.0.gone'"
     )
 
 
