@@ -190,15 +190,11 @@ def plans(json_file: str | None) -> None:
 @json_option
 def legality(workload: str, block: str | None, settings: tuple[str, ...], json_file: str | None) -> None:
     """Say which blocks are safe to replay, and why others are not."""
-    from .asking import assign
-    from .spec import parse_spec
+    from .asking import asked_workload
     from .studies.admission import admit
     from .studies.store import home_folder
 
-    raw: dict[str, Any] = {"workload": workload}
-    for assignment in settings:
-        assign(raw, assignment)
-    spec = parse_spec(raw, "the command line")
+    spec = asked_workload(workload, settings)
     admit(spec, home_folder())
     _check_writable(json_file)
 
@@ -248,16 +244,12 @@ def plan(
 ) -> None:
     """Find the best plan: the least time for a memory budget, the least memory for a time budget."""
     from . import planning
-    from .asking import assign
-    from .spec import parse_spec
+    from .asking import asked_workload
     from .studies.store import Store
     from .terminal import plan_table, progress
 
     wish = _wish(budget_mb, max_overhead, frontier, against)
-    raw: dict[str, Any] = {"workload": workload}
-    for assignment in settings:
-        assign(raw, assignment)
-    spec = parse_spec(raw, "the command line")
+    spec = asked_workload(workload, settings)
     _check_writable(json_file)
     if measure:
         Store()  # that it cannot be used is found out before the search
@@ -337,16 +329,12 @@ def estimate(
     The model may be larger than this machine. Plain comes first, for comparison.
     """
     from . import estimating
-    from .asking import assign
+    from .asking import asked_workload
     from .plans.custom import check_custom_plans
-    from .spec import parse_spec
     from .terminal import estimates_table, fit_table
 
-    raw: dict[str, Any] = {"workload": workload}
-    for assignment in settings:
-        assign(raw, assignment)
-    others = [name for name in names if name != "none"]
-    spec = parse_spec(raw | ({"plans": others} if others else {}), "the command line")
+    others = tuple(name for name in names if name != "none")
+    spec = asked_workload(workload, settings, others)
     check_custom_plans(spec)
     if len(spec.shapes) > 1:
         raise InputError("--set shapes: an estimate is of one shape; set its sizes as workload.seq_len")

@@ -31,6 +31,14 @@ def asked(
     return parse_spec(raw, origin)
 
 
+def asked_workload(workload: str, settings: tuple[str, ...], plans: tuple[str, ...] = ()) -> StudySpec:
+    """The specification of a command that is given a workload and `--set`; raises InputError."""
+    raw: dict[str, Any] = {"workload": workload}
+    for assignment in settings:
+        assign(raw, assignment)
+    return parse_spec(raw | ({"plans": list(plans)} if plans else {}), "the command line")
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file."""
     try:

@@ -22,7 +22,14 @@ from ..plans.names import Regions
 from ..results import Estimate, PeakParts
 from ..spec import CheckpointSettings, OptimizerSettings
 from ..workloads.job import Job
-from ..workloads.update import allocate_state, make_optimizer, state_tensors, storage_bytes, update
+from ..workloads.update import (
+    allocate_state,
+    make_optimizer,
+    state_tensors,
+    storage_bytes,
+    storage_of,
+    update,
+)
 from .marks import BACK, BLOCK, END, PHASES, marked_blocks
 from .saved import SavedBytes
 from .timeline import Trace, peak_at, thin
@@ -140,7 +147,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.replayed: list[Signature] = []
         self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._peak = 0
-        self._known = {tensor.untyped_storage()._cdata for tensor in known}
+        self._known = {storage_of(tensor) for tensor in known}
 
     @property
     def peak(self) -> int:

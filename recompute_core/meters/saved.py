@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..plans.apply import hearing_kept
+from ..workloads.update import storage_of
 
 
 class SavedBytes:
@@ -21,7 +22,7 @@ class SavedBytes:
     """
 
     def __init__(self, own: Iterable[Tensor]) -> None:
-        self._own = {_storage(tensor) for tensor in own}
+        self._own = {storage_of(tensor) for tensor in own}
         self._storages: dict[int, int] = {}
         self._pointers: dict[tuple[int, int], int] = {}
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda packed: packed)
@@ -37,7 +38,7 @@ class SavedBytes:
         return sum(self._pointers.values())
 
     def _pack(self, tensor: Tensor) -> Tensor:
-        storage = _storage(tensor)
+        storage = storage_of(tensor)
         self._pointers[storage, int(tensor.storage_offset())] = tensor.numel() * tensor.element_size()
         if storage not in self._own:
             self._storages[storage] = tensor.untyped_storage().nbytes()
@@ -59,8 +60,3 @@ class SavedBytes:
     ) -> None:
         self._selective.__exit__(kind, error, trace)
         self._hooks.__exit__(kind, error, trace)
-
-
-def _storage(tensor: Tensor) -> int:
-    """The identity of a tensor's storage; that of its data pointer, which a fake tensor lacks."""
-    return int(tensor.untyped_storage()._cdata)

@@ -62,9 +62,8 @@ class Planner:
         with self._fake.mode:
             menu = Menu(self._fake.job, self._fake.job.blocks[0], costs, checkpoint)
         ways = [_Way(self._fake, menu, (), plain_run, 0.0)]
-        for regions in self._worthwhile_outside():
-            point, run = self._run(regions)
-            ways.append(_Way(self._fake, menu, regions, run, point.overhead * costs.plain_s))
+        for point, run in self._worthwhile_outside():
+            ways.append(_Way(self._fake, menu, point.regions, run, point.overhead * costs.plain_s))
         for way in ways:
             way.limit(largest_overhead * costs.plain_s)
         self._ways = [way for way in ways if way.reaches_anything]
@@ -124,16 +123,18 @@ class Planner:
                     return
                 level -= max(1, -(-(point.peak - peak) // way.step))
 
-    def _worthwhile_outside(self) -> Iterator[Regions]:
+    def _worthwhile_outside(self) -> Iterator[tuple[Point, Run]]:
         """Modules outside the blocks that keep at least 1 % of plain's saved bytes, in combinations."""
-        kept = self.plain.estimate.saved_bytes
-        singles = [(Region(modules=(name,)),) for name in self._fake.job.outside]
-        worthwhile = [
-            regions for regions in singles if self.point(regions).estimate.saved_bytes < 0.99 * kept
-        ]
-        for size in range(1, len(worthwhile) + 1):
+        worthwhile: list[Region] = []
+        for name in self._fake.job.outside:
+            region = Region(modules=(name,))
+            point, run = self._run((region,))
+            if point.estimate.saved_bytes < 0.99 * self.plain.estimate.saved_bytes:
+                worthwhile.append(region)
+                yield point, run
+        for size in range(2, len(worthwhile) + 1):
             for chosen in combinations(worthwhile, size):
-                yield tuple(region for regions in chosen for region in regions)
+                yield self._run(chosen)
 
 
 class _Way:

@@ -22,6 +22,7 @@ from ..plans.apply import applied
 from ..plans.names import ATTENTION, Regions
 from ..spec import CheckpointSettings, Region
 from ..workloads.job import Job
+from ..workloads.update import storage_of
 from .chain import Option
 from .costs import Costs
 
@@ -228,8 +229,8 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         if any(a.alias_info is not None and a.alias_info.is_write for a in func._schema.arguments):
             self._may_not_be_kept(args[0])  # what is kept must not change afterwards
-        before = {_storage(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
-        made = {_storage(leaf): leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)}
+        before = {storage_of(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
+        made = {storage_of(leaf): leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)}
         op = str(func)
         self.calls.append(
             _Call(
@@ -251,12 +252,8 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _may_not_be_kept(self, value: Any) -> None:
         """Count the output that this tensor's storage came from as taking nothing of its own."""
         for leaf in tree_leaves(value):
-            if isinstance(leaf, Tensor) and (number := self._made.get(_storage(leaf))) is not None:
+            if isinstance(leaf, Tensor) and (number := self._made.get(storage_of(leaf))) is not None:
                 self.calls[number] = replace(self.calls[number], bytes=0)
-
-
-def _storage(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
 
 
 # --- a block by itself ----------------------------------------------------------------------------

@@ -5,9 +5,6 @@ The answer lies in the study's folder, one file a shape. Importing this imports 
 
 import argparse
 import os
-import subprocess
-import sys
-import threading
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ from pydantic import ValidationError
 from ..errors import InputError, StoreError
 from ..results import PlanResult
 from ..spec import StudySpec, shape_key
-from .launch import environment_for
+from .launch import start_detached
 from .locks import Lock, machine_lock
 from .store import Store
 
@@ -59,18 +56,8 @@ def start_search(store: Store, study: str, shape: str) -> None:
         if not lock.acquire(patience_s=0.2):
             return
         _path(store, study, shape, "failed").unlink(missing_ok=True)
-        assert lock.descriptor is not None
-        with open(store.folder(study) / "search.log", "ab") as log:
-            search = subprocess.Popen(
-                [sys.executable, "-m", _MODULE, study, shape, "--lock-fd", str(lock.descriptor)],
-                env=environment_for(store),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=(lock.descriptor,),
-            )
-        threading.Thread(target=search.wait, daemon=True).start()  # reap it when it ends
+        log = store.folder(study) / "search.log"
+        start_detached(_MODULE, (study, shape), store, log, lock)
     except OSError as error:
         raise StoreError(f"{store.folder(study)}: {error.strerror}") from None
     finally:

@@ -78,5 +78,9 @@ def state_tensors(job: Job, optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 def storage_bytes(tensors: list[Tensor]) -> int:
     """Bytes of the distinct storages behind `tensors`."""
-    storages = {t.untyped_storage()._cdata: t.untyped_storage().nbytes() for t in tensors}
-    return sum(storages.values())
+    return sum({storage_of(t): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+def storage_of(tensor: Tensor) -> int:
+    """The identity of a tensor's storage; a data pointer would do, but a fake tensor has none."""
+    return int(tensor.untyped_storage()._cdata)
