@@ -162,7 +162,7 @@ def test_a_search_is_started_at_the_last_shape(
 ) -> None:
     started: list[tuple[str, str]] = []
     monkeypatch.setattr(
-        "recompute_core.studies.searching.subprocess.Popen",
+        "recompute_core.studies.launch.subprocess.Popen",
         lambda command, **_: started.append((command[3], command[4])) or _Ended(),
     )
     study = studies.filled(store)
