@@ -19,6 +19,7 @@ import click
 
 from .errors import Cancelled, InputError, StoreError
 from .spec import PRESETS, WORKLOADS
+from .writing import check_writable, write_whole
 
 if TYPE_CHECKING:
     from .planning import Wish
@@ -405,12 +406,12 @@ def _print(table: Any) -> None:
 
 
 def _check_writable(json_file: str | None) -> None:
-    """Find out before a long run, not after it, that its result cannot be written."""
+    """Find out before a long run, not after it, that its result cannot be written; leaves no file."""
     if json_file in (None, "-"):
         return
+    assert json_file is not None
     try:
-        with open(json_file, "a"):
-            pass
+        check_writable(Path(json_file))
     except OSError as error:
         raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
 
@@ -423,7 +424,7 @@ def _write_json(json_file: str | None, document: Any) -> None:
         sys.stdout.write(text)
         return
     try:
-        Path(json_file).write_text(text)
+        write_whole(Path(json_file), text)
     except OSError as error:
         raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
 

@@ -4,7 +4,6 @@ The answer lies in the study's folder, one file a shape. Importing this imports 
 """
 
 import argparse
-import os
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from pydantic import ValidationError
 from ..errors import InputError, StoreError
 from ..results import PlanResult
 from ..spec import StudySpec, shape_key
+from ..writing import write_whole
 from .launch import start_detached
 from .locks import Lock, machine_lock
 from .store import Store
@@ -86,11 +86,9 @@ def _path(store: Store, study: str, shape: str, ending: str) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text)
-        os.replace(part, path)
+        write_whole(path, text)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from None
 

@@ -1,9 +1,11 @@
 """`plan` as a user types it: exit codes, one-line mistakes, the JSON, and a study of what was found."""
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from recompute_core.__main__ import cli
 from recompute_core.planning import Wish
 from recompute_core.results import PlanPoint, PlanResult
 from recompute_core.spec import StudySpec
+from recompute_core.studies.locks import Lock
 from tests.core import records as make
 
 TINY = (
@@ -152,6 +155,25 @@ def test_what_was_found_is_measured(home: Path, tmp_path: Path) -> None:
     rows.close()
     assert done.stdout.strip().splitlines()[-1] == found["sentence"]
     assert " bitwise " in done.stdout
+
+
+def test_an_interrupted_search_leaves_no_file(home: Path, tmp_path: Path) -> None:
+    lock, file, old = Lock(tmp_path / "recompute-studio.lock"), tmp_path / "new.json", tmp_path / "old"
+    old.write_text("old")
+    lock.acquire()  # the search waits for the machine
+    for place in (file, old):
+        words = ("plan", "gpt", "--frontier", "--json", str(place))
+        with subprocess.Popen(
+            [sys.executable, "-m", "recompute_core", *words],
+            stderr=subprocess.PIPE,
+            env={"RECOMPUTE_HOME": str(home), "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
+        ) as process:
+            time.sleep(4)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 4
+    lock.release()
+    assert not file.exists()
+    assert old.read_text() == "old"
 
 
 @pytest.mark.parametrize(

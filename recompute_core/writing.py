@@ -1,0 +1,49 @@
+"""Files that appear whole or not at all. No torch."""
+
+import os
+import shutil
+from pathlib import Path
+
+
+def check_writable(path: Path) -> None:
+    """Raises OSError when `write_whole` could not write there; leaves neither a file nor a trace."""
+    path = _target(path)
+    if _is_special(path):
+        return
+    if path.exists():
+        with path.open("r+b"):
+            pass
+    part = _part_of(path)
+    part.open("xb").close()
+    part.unlink()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file; whoever looks meanwhile, or after a crash, finds the old one. Raises OSError."""
+    path = _target(path)
+    if _is_special(path):
+        path.write_text(text)
+        return
+    part = _part_of(path)
+    try:
+        part.write_text(text)
+        if path.exists():
+            shutil.copymode(path, part)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _target(path: Path) -> Path:
+    """Where a link leads, so that the link itself stays one."""
+    return path.resolve() if path.is_symlink() else path
+
+
+def _is_special(path: Path) -> bool:
+    """A pipe or a device, `/dev/stdout` say, which cannot be replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f".{os.getpid()}.part")

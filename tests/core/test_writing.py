@@ -1,0 +1,59 @@
+"""Files that appear whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recompute_core.writing import check_writable, write_whole
+
+
+def test_asking_whether_a_file_can_be_written_leaves_nothing(tmp_path: Path) -> None:
+    check_writable(tmp_path / "new.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_asking_leaves_an_older_file_as_it_is(tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    old.write_text("old")
+    os.utime(old, (1, 1))
+    check_writable(old)
+    assert (old.read_text(), old.stat().st_mtime) == ("old", 1)
+
+
+def test_what_cannot_be_written_is_found_before(tmp_path: Path) -> None:
+    for path in (tmp_path / "no folder" / "x.json", tmp_path):
+        with pytest.raises(OSError, match=r"No such file|Is a directory"):
+            check_writable(path)
+
+
+def test_a_write_that_fails_keeps_the_older_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "old.json"
+    old.write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("recompute_core.writing.os.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(old, "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
+    assert old.read_text() == "old"
+
+
+def test_a_written_file_keeps_its_mode_and_a_link_stays_one(tmp_path: Path) -> None:
+    old, link = tmp_path / "old.json", tmp_path / "link.json"
+    old.write_text("old")
+    old.chmod(0o600)
+    link.symlink_to(old)
+    write_whole(link, "new")
+    assert link.is_symlink()
+    assert (old.read_text(), old.stat().st_mode & 0o777) == ("new", 0o600)
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    check_writable(Path("/dev/null"))
+    write_whole(Path("/dev/null"), "text")
+    assert not Path("/dev/null").is_file()
