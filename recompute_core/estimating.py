@@ -36,7 +36,7 @@ Settings = GptSettings | ReceiptsSettings
 Field = Literal["seq_len", "batch"]
 
 LIMITS: dict[Field, int] = {"seq_len": 1_048_576, "batch": 65_536}
-"""The largest sizes that `largest` looks at."""
+"""The largest sizes that `largest` looks at; an answer that is one of these is a lower bound."""
 _FINE, _STEP = 256, 64
 """Sequence lengths above `_FINE` are multiples of `_STEP`."""
 _SMALL_CEILING = 1 / 3
@@ -197,6 +197,13 @@ def largest(spec: StudySpec, plan: str, field: Field, budget_bytes: int) -> tupl
     return None if size is None else (size, at(size))
 
 
+def reached_words(size: int | None, at_limit: bool) -> str:
+    """`3,456`, or what takes its place where the search stopped or nothing fits."""
+    if size is None:
+        return "none fits"
+    return f"at least {size:,} (the search stops there)" if at_limit else f"{size:,}"
+
+
 def _largest_under(
     spec: StudySpec, field: Field, budget_bytes: int, plan: str
 ) -> tuple[int, Estimate] | None:
@@ -290,6 +297,7 @@ def fit_document(
             {
                 "plan": plan,
                 "largest": None if found is None else found[0],
+                "at_limit": found is not None and found[0] == LIMITS[field],
                 "peak_bytes": None if found is None else found[1].peak_bytes,
             }
             for plan, found in zip(plans, reached, strict=True)

@@ -16,6 +16,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from .estimating import reached_words
 from .results import Estimate, Gate, Judged, PlanPoint, PlanResult, StudyResult
 from .spec import StudySpec
 from .studies.driver import Listener
@@ -201,7 +202,7 @@ def fit_table(fit: dict[str, Any]) -> Table:
     table.add_column("peak MB", justify="right")
     table.add_column("kind")
     for row in fit["plans"]:
-        size = "none fits" if row["largest"] is None else f"{row['largest']:,}"
+        size = reached_words(row["largest"], row["at_limit"])
         peak = "" if row["largest"] is None else _mb(row["peak_bytes"])
         table.add_row(_whose(row["plan"]), size, peak, "estimated")
     return table

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 import plotly.graph_objects as go
 
-from recompute_core.estimating import Field
+from recompute_core.estimating import LIMITS, Field, reached_words
 from recompute_core.results import Estimate, StudyResult
 
 from .palette import Palette
@@ -119,9 +119,14 @@ def fit_table(
     return pd.DataFrame(
         {
             "Plan": [plan_label(plan) for plan in plans],
-            LONGEST[field]: [f"{found[0]:,}" if found else "none fits" for found in reached],
+            LONGEST[field]: [_size_words(field, found) for found in reached],
             "Peak (MB)": [found[1].peak_bytes / 1e6 if found else None for found in reached],
             "Saved (MB)": [found[1].saved_bytes / 1e6 if found else None for found in reached],
             "Kind": [KINDS["estimated"]] * len(plans),
         }
     )
+
+
+def _size_words(field: Field, found: tuple[int, Estimate] | None) -> str:
+    size = None if found is None else found[0]
+    return reached_words(size, size == LIMITS[field])

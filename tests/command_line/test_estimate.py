@@ -24,6 +24,22 @@ def test_the_table_says_plain_first_and_its_kind(tmp_path: Path) -> None:
     assert "MB = 10^6 bytes. Estimated: fake tensors" in done.stdout
 
 
+def test_a_search_that_stopped_says_at_least(tmp_path: Path) -> None:
+    file = tmp_path / "new.json"
+    words = ("--set", "workload.blocks=1", "--plan", "none", "--fit-gb", "900000", "--json", str(file))
+    done = run(tmp_path, "estimate", "receipts", *words)
+    assert "at least 65,536 (the search stops there)" in done.stdout
+    (row,) = json.loads(file.read_text())["fit"]["plans"]
+    assert (row["largest"], row["at_limit"]) == (65_536, True)
+
+
+def test_a_command_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "new.json"
+    done = run(tmp_path, "estimate", "gpt", *TINY, "--plan", "blocks:7", "--json", str(file))
+    assert done.returncode == 2
+    assert not file.exists()
+
+
 def test_the_json_holds_every_plan_the_advice_and_the_fit(tmp_path: Path) -> None:
     words = ("--plan", "every-block", "--plan", "nested", "--fit-gb", "0.1", "--json", "-")
     done = run(tmp_path, "estimate", "gpt", *TINY, *words)

@@ -5,6 +5,7 @@ import pytest
 from recompute_core import estimate
 from recompute_core.errors import InputError
 from recompute_core.estimating import (
+    LIMITS,
     advice,
     document,
     estimates,
@@ -12,6 +13,7 @@ from recompute_core.estimating import (
     largest,
     last_that_fits,
     reach,
+    reached_words,
 )
 from recompute_core.results import Estimate, PeakAt, PeakParts, Timeline
 from recompute_core.spec import GptSettings, ReceiptsSettings, Region, StudySpec, Thresholds
@@ -202,6 +204,19 @@ def test_photos_have_no_sequence_length() -> None:
         largest(StudySpec(workload=ReceiptsSettings()), "none", "seq_len", 10**9)
 
 
+def test_a_search_that_stops_at_its_limit_says_so() -> None:
+    small = an_estimate(state=1)
+    reached = (None, (65_535, small), (65_536, small))
+    rows = fit_document("batch", 5, ("a", "b", "c"), reached)["plans"]
+    assert [row["at_limit"] for row in rows] == [False, False, True]
+    assert [reached_words(row["largest"], row["at_limit"]) for row in rows] == [
+        "none fits", "65,535", "at least 65,536 (the search stops there)",
+    ]  # fmt: skip
+    everything = largest(TINY, "none", "batch", 10**15)
+    assert everything is not None
+    assert everything[0] == LIMITS["batch"]
+
+
 # --- the JSON -----------------------------------------------------------------------------------
 
 
@@ -220,5 +235,5 @@ def test_the_published_document() -> None:
     assert raw["fit"] == {
         "field": "seq_len",
         "budget_bytes": 5,
-        "plans": [{"plan": "none", "largest": None, "peak_bytes": None}],
+        "plans": [{"plan": "none", "largest": None, "at_limit": False, "peak_bytes": None}],
     }

@@ -228,6 +228,10 @@ def test_fit_is_asked_by_a_button_and_forgotten_when_the_budget_changes(
     assert len(app.dataframe) == 1
     next(b for b in app.button if b.label == "Find the longest sequence").click().run()
     assert set(app.dataframe[1].value["Longest sequence (tokens)"]) == {"none fits"}
+    app.number_input(key="fit GB").set_value(1048.576).run()
+    next(b for b in app.button if b.label == "Find the longest sequence").click().run()
+    says = "at least 1,048,576 (the search stops there)"
+    assert set(app.dataframe[1].value["Longest sequence (tokens)"]) == {says}
 
 
 def test_photos_have_larger_batches(open_page: OpenPage, store: Store, fake: FakeEstimator) -> None:
