@@ -7,7 +7,8 @@ from .names import is_taken
 
 
 def check_custom_plans(spec: StudySpec) -> None:
-    """Raises InputError for a custom plan that is unused, misnamed, empty or outside the blocks."""
+    """Raises InputError for a custom plan that is unused, misnamed, empty, outside the blocks or of
+    modules that the workload lacks. Whether torch has an op to keep is known only where torch is."""
     anatomy = anatomy_of(spec.workload)
     for name, regions in spec.custom_plans.items():
         try:
@@ -31,6 +32,9 @@ def _check_region(region: Region, anatomy: Anatomy) -> None:
             raise InputError(
                 f"{module[:60]!r} is not in a block; the blocks are {blocks[0]} to {blocks[-1]}"
             )
+        if not anatomy.has(module):
+            parts = ", ".join((*anatomy.norms, anatomy.attention, anatomy.mlp))
+            raise InputError(f"no module {module[:60]!r}; the parts of a block are {parts}")
     if len(region.modules) > 1:
         first = blocks.index(region.modules[0]) if region.modules[0] in blocks else len(blocks)
         if region.modules != blocks[first : first + len(region.modules)]:
