@@ -146,7 +146,8 @@ def _row(
             "–" if miss is None else f"{100 * miss:+.1f}" + (", beyond 2 %" if point.flagged else ""),
             "–" if ratio is None else f"{100 * (ratio - 1):.1f}",
         ]
-    return [*row, escape(regions_line(point, anatomy))]
+    what = planmap.summary(planmap.plan_map(point.regions, anatomy))
+    return [*row, f'<span title="{escape(what)}">{escape(regions_line(point, anatomy))}</span>']
 
 
 def _marked(name: str) -> str:

@@ -1,5 +1,6 @@
 """What a plan does where: one row a block, one cell for each of its parts. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -46,7 +47,7 @@ class Cell:
             "kept": "activations kept",
             "recomputed": "recomputed once in backward",
             "nested": f"{self.word} in backward: regions are nested",
-            "selective": f"recomputed, but kept: {', '.join(self.keep)}",
+            "selective": f"recomputed; its region keeps {_and(self.keep)}",
             "partly": "some modules inside it are recomputed",
         }[self.state]
         return f"{self.part}: {meaning}"
@@ -66,15 +67,19 @@ def plan_map(regions: Regions, anatomy: Anatomy) -> tuple[Row, ...]:
     first, second = anatomy.norms
     parts = (first, anatomy.attention, second, anatomy.mlp)
     return tuple(
-        Row(block, tuple(_cell(regions, block, part) for part in parts), _place(regions, block))
+        Row(block, tuple(_cell(regions, block, part, anatomy) for part in parts), _place(regions, block))
         for block in anatomy.names
     )
 
 
-def _cell(regions: Regions, block: str, part: str) -> Cell:
+def _cell(regions: Regions, block: str, part: str, anatomy: Anatomy) -> Cell:
     name = f"{block}.{part}"
     around = [region for region in regions if any(_holds(m, name) for m in region.modules)]
-    keep = tuple(dict.fromkeys(op_words(op) for region in around for op in region.keep))
+    keep = tuple(
+        dict.fromkeys(
+            op_words(op, _matmuls_in(region, anatomy)) for region in around for op in region.keep
+        )
+    )
     if keep:
         return Cell(part, "selective", len(around), keep)
     if around:
@@ -95,34 +100,62 @@ def _place(regions: Sequence[Region], block: str) -> Literal["first", "middle", 
     return None
 
 
+def _matmuls_in(region: Region, anatomy: Anatomy) -> tuple[str, ...]:
+    """What a region multiplies by weights, call by call; empty where that is not known."""
+    every = [(f"{block}.{name}", name) for block in anatomy.names for name in anatomy.matmuls]
+    return tuple(short for full, short in every if any(_holds(m, full) for m in region.modules))
+
+
 _OPS = {**dict.fromkeys(MATMULS, "matmuls"), **dict.fromkeys(ATTENTION, "attention")}
 
 
-def op_words(op: str) -> str:
-    """`matmuls`, `every second of the matmuls`, or the name of another op without its package."""
+def op_words(op: str, matmuls: Sequence[str] = ()) -> str:
+    """`matmuls`, `every second of the matmuls`, `matmuls 1 and 2 of 4 (query, key)`, or another op.
+
+    `matmuls` are the modules that make them in the region, in the order of forward.
+    """
     name, _, calls = op.partition(":")
-    word = _OPS.get(name, name.split(".")[1])
+    word = _OPS.get(name, name.split(".")[1].strip("_").replace("_", " "))
     if not calls:
         return word
-    return f"every second of the {word}" if calls in ("even", "odd") else f"{word} {calls}"
+    if calls in ("even", "odd"):
+        return f"every second of the {word}"
+    numbers = [int(call) for call in calls.split(",")]
+    if name not in MATMULS:
+        return f"{word} {_and([str(number + 1) for number in numbers])}"
+    said = f"{'matmul' if len(numbers) == 1 else word} {_and([str(number + 1) for number in numbers])}"
+    if max(numbers) >= len(matmuls):
+        return said
+    names = dict.fromkeys(matmuls[number].rpartition(".")[2] for number in numbers)
+    return f"{said} of {len(matmuls)} ({', '.join(names)})"
+
+
+def _and(words: Sequence[str]) -> str:
+    """`1`, `1 and 2`, `1, 2 and 5`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def summary(rows: Sequence[Row]) -> str:
     """A plan in one sentence."""
     cells = [cell for row in rows for cell in row.cells]
-    counts = {state: sum(cell.state == state for cell in cells) for state in GLYPHS}
-    kept = ", ".join(dict.fromkeys(op for cell in cells for op in cell.keep))
     words = {
         "recomputed": "recomputed",
         "nested": "recomputed more than once",
-        "selective": f"recomputed but for {kept}",
+        "selective": "recomputed but for ",
         "partly": "recomputed in part",
         "kept": "kept",
     }
-    said = [f"{counts[state]} {words[state]}" for state in words if counts[state]]
+    counts = Counter((cell.state, cell.keep) for cell in cells)
+    said = [
+        f"{number} {words[state]}{_and(keep)}"
+        for state in words
+        for (its, keep), number in counts.items()
+        if its == state
+    ]
+    between = "; " if any(keep for _, keep in counts) else ", "
     grouped = sum(row.group == "first" for row in rows)
     tail = f" Blocks joined by a bracket come back as one ({grouped})." if grouped else ""
-    return f"Of {len(cells)} parts in {count(len(rows), 'block')}: {', '.join(said)}.{tail}"
+    return f"Of {len(cells)} parts in {count(len(rows), 'block')}: {between.join(said)}.{tail}"
 
 
 def drawn(rows: Sequence[Row]) -> str:

@@ -83,6 +83,7 @@ def test_the_table_marks_the_budgets_choice_and_escapes() -> None:
     assert "&lt;b&gt;" in table
     assert table.count("<tr>") == 4  # heads, plain and two plans
     assert "Measured" not in table
+    assert '<span title="Of 24 parts in 6 blocks: 8 recomputed, 16 kept.">8 of 24 parts</span>' in table
 
 
 def test_a_measured_peak_beyond_two_percent_is_flagged() -> None:

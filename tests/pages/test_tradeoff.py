@@ -9,10 +9,10 @@ from streamlit.testing.v1 import AppTest
 from pages._parts import beyond, estimated, planmap, timelines
 from pages._parts.palette import DARK, LIGHT
 from recompute_core.errors import InputError
-from recompute_core.plans.anatomy import Anatomy
-from recompute_core.plans.names import named_regions
+from recompute_core.plans.anatomy import Anatomy, anatomy_of
+from recompute_core.plans.names import ATTENTION, named_regions
 from recompute_core.results import Estimate, PeakAt, PeakParts, Timeline
-from recompute_core.spec import Region, StudySpec
+from recompute_core.spec import GptSettings, Region, StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.store import Store
 
@@ -80,10 +80,25 @@ def test_kept_ops_are_named() -> None:
     regions = named_regions("torchtitan-selective", Anatomy(1))
     cell = planmap.plan_map(regions, Anatomy(1))[0].cells[1]
     assert planmap.summary(planmap.plan_map(regions, Anatomy(1))) == (
-        "Of 4 parts in 1 block: 4 recomputed but for every second of the matmuls, attention."
+        "Of 4 parts in 1 block: 4 recomputed but for every second of the matmuls and attention."
     )
-    assert cell.sentence == "attn: recomputed, but kept: every second of the matmuls, attention"
-    assert planmap.op_words("aten.gelu.default:0,2") == "gelu 0,2"
+    assert cell.sentence == (
+        "attn: recomputed; its region keeps every second of the matmuls and attention"
+    )
+    assert planmap.op_words("aten.native_layer_norm.default:0,2") == "native layer norm 1 and 3"
+
+
+def test_kept_matmuls_are_numbered_from_one_and_named_by_their_modules() -> None:
+    gpt = anatomy_of(GptSettings(blocks=3))
+    regions = (
+        Region(modules=("blocks.0",), keep=("aten.mm.default:0,1,6", *ATTENTION)),
+        Region(modules=("blocks.1.mlp",), keep=("aten.mm.default:2",)),
+        Region(modules=("blocks.2.attn",), keep=("aten.mm.default:9",)),
+    )
+    assert planmap.summary(planmap.plan_map(regions, gpt)) == (
+        "Of 12 parts in 3 blocks: 4 recomputed but for matmuls 1, 2 and 7 of 7 (query, key, down) and "
+        "attention; 1 recomputed but for matmul 3 of 3 (down); 1 recomputed but for matmul 10; 6 kept."
+    )
 
 
 def test_the_map_says_in_words_what_it_says_in_colour() -> None:
