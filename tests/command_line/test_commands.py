@@ -122,6 +122,12 @@ def test_a_study_of_another_version_hides_no_other(home: Path) -> None:
             2,
             "custom_plans.mine: plans does not name it",
         ),
+        (
+            ["study", "--preset", "quick", "--set", "plans=[own]"]
+            + ["--set", "custom_plans={own: [{modules: [blocks.0.gone]}]}"],
+            2,
+            "custom_plans.own: no module 'blocks.0.gone'",
+        ),
         (["study", "--preset", "quick", "--set", "precision=float16"], 2, "'float32' or 'bfloat16'"),
         (["study", "--preset", "quick", "--json", "/nowhere/x.json"], 2, "cannot be written"),
         (["study", "--preset", "quick", "--wrong"], 2, "No such option"),
