@@ -109,6 +109,9 @@ def test_a_study_of_another_version_hides_no_other(home: Path) -> None:
     second.close()
 
 
+QUICK = ("study", "--preset", "quick")
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
@@ -123,8 +126,13 @@ def test_a_study_of_another_version_hides_no_other(home: Path) -> None:
             "custom_plans.mine: plans does not name it",
         ),
         (
-            ["study", "--preset", "quick", "--set", "plans=[own]"]
-            + ["--set", "custom_plans={own: [{modules: [blocks.0.gone]}]}"],
+            [
+                *QUICK,
+                "--set",
+                "plans=[own]",
+                "--set",
+                "custom_plans={own: [{modules: [blocks.0.gone]}]}",
+            ],
             2,
             "custom_plans.own: no module 'blocks.0.gone'",
         ),

@@ -59,7 +59,7 @@ def test_the_selective_curve_takes_the_place_of_every_plan(tmp_path: Path) -> No
         ([["blocks.1", "blocks.1"]], "must be whole blocks that follow each other"),
         ([["blocks.0.attn", "blocks.0.mlp"]], "must be whole blocks that follow each other"),
         ([["blocks.5", "blocks.6"]], "'blocks.6' is not in a block"),
-        ([["blocks.0.attention"]], "no module 'blocks.0.attention'; the parts of a block are norm1, attn"),
+        ([["blocks.0.attention"]], "no module 'blocks.0.attention'; the parts of a block are norm1"),
         ([["blocks.0.attn.qkv"]], "custom_plans.own: no module 'blocks.0.attn.qkv'"),
         ([["blocks.0.mlp.up.weight"]], "custom_plans.own: no module 'blocks.0.mlp.up.weight'"),
     ],
