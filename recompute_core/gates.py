@@ -230,7 +230,15 @@ def megabytes(count: int) -> str:
     """Bytes as MB (10^6 bytes), or GB from 10 000 MB on."""
     if count >= 10_000_000_000:
         return f"{count / 1e9:.1f} GB"
-    return f"{count / 1e6:.1f} MB"
+    return f"{in_mb(count)} MB"
+
+
+def in_mb(count: float) -> str:
+    """Bytes in MB (10^6 bytes): `0.512`, `4.23`, `42.3`, `423.1`, `1,234.5`."""
+    if not count:
+        return "0"
+    power = int(f"{count / 1e6:.2e}".partition("e")[2])
+    return f"{count / 1e6:,.{max(1, 2 - power)}f}"
 
 
 def candidate_sentence(one: Judged) -> str:

@@ -17,6 +17,7 @@ from rich.progress import (
 from rich.table import Table
 
 from .estimating import reached_words
+from .gates import in_mb
 from .results import Estimate, Gate, Judged, PlanPoint, PlanResult, StudyResult
 from .spec import StudySpec
 from .studies.driver import Listener
@@ -158,7 +159,7 @@ def _plan_row(point: PlanPoint) -> tuple[str, ...]:
 
 
 def _mb(count: int | None) -> str:
-    return "not measured" if count is None else f"{count / 1e6:,.1f}"
+    return "not measured" if count is None else in_mb(count)
 
 
 def reasons(result: StudyResult) -> list[str]:

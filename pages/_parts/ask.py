@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from recompute_core.errors import InputError
+from recompute_core.gates import in_mb
 from recompute_core.plans.anatomy import Anatomy, anatomy_of
 from recompute_core.plans.names import (
     RECIPES,
@@ -160,7 +161,7 @@ def saved_estimates(spec: StudySpec) -> list[tuple[str, list[BlockState], str]]:
     for plan in ("none", *spec.plans):
         regions = regions_of(spec, plan)
         known = is_plain_blocks(regions, anatomy)
-        saved = f"{sizes.saved_with(len(regions)) / 1e6:,.1f}" if known else "–"
+        saved = in_mb(sizes.saved_with(len(regions))) if known else "–"
         rows.append((plan, block_states(regions, anatomy), saved))
     return rows
 
@@ -182,8 +183,8 @@ def shape_estimates(spec: StudySpec) -> list[list[str]]:
         rows.append(
             [
                 shape_key(spec.at(shape)),
-                f"{sizes.saved_bytes / 1e6:,.1f}",
-                f"{sizes.plain_peak_bytes / 1e6:,.1f}",
+                in_mb(sizes.saved_bytes),
+                in_mb(sizes.plain_peak_bytes),
             ]
         )
     return rows

@@ -6,6 +6,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from recompute_core.estimating import LIMITS, Field, reached_words
+from recompute_core.gates import in_mb
 from recompute_core.results import Estimate, StudyResult
 
 from .palette import Palette
@@ -87,8 +88,9 @@ def beyond_chart(
                         showlegend=filled or not points,
                         marker={"symbol": symbol if filled else f"{symbol}-open", "size": 10,
                                 "color": colour, "line": {"width": 2, "color": colour}},
-                        hovertemplate=f"<b>{plan_label(plan)}</b><br>%{{x:,}}: peak %{{y:,.1f}} MB<br>"
-                        f"<i>{KINDS[kind]}</i><extra></extra>",  # type: ignore[index]
+                        customdata=[in_mb(mb * 1e6) for mb in y],
+                        hovertemplate=f"<b>{plan_label(plan)}</b><br>%{{x:,}}: "
+                        f"peak %{{customdata}} MB<br><i>{KINDS[kind]}</i><extra></extra>",  # type: ignore[index]
                     )
                 )  # fmt: skip
     return figure

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
+from recompute_core.gates import in_mb
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import first_blocks, named_regions
 from recompute_core.results import Judged, Measured, Memory, Proven, StudyResult
@@ -76,6 +77,7 @@ def _line(
     index: int | None,
     bars: Sequence[tuple[float, float]] | None = None,
     suffix: str = "",
+    unit: str = "",
 ) -> go.Scatter:
     error = None
     if bars is not None:
@@ -99,8 +101,14 @@ def _line(
             "dash": "solid" if index is None else _DASHES[index % 6],
         },
         marker={"symbol": "square" if index is None else _MARKERS[index % 6], "size": 8},
-        hovertemplate="%{y:,.4~g}" + suffix,
+        customdata=_said(unit, values) if unit else None,
+        hovertemplate=("%{customdata}" if unit else "%{y:,.4~g}") + suffix,
     )
+
+
+def _said(unit: str, values: Sequence[float]) -> list[str]:
+    """Figures in MB or in ms, in words."""
+    return [in_mb(value * 1e6) if unit == "MB" else f"{value:,.1f}" for value in values]
 
 
 Reading = Callable[[Judged], tuple[float, float] | None]
@@ -126,7 +134,7 @@ def over_shapes(
         keys = [key for key in axis.places if key in plain]
         figure.add_trace(
             _line("plain", [axis.places[k] for k in keys], [plain[k] for k in keys],
-                  colours.plain, None)
+                  colours.plain, None, unit=unit)
         )  # fmt: skip
     for index, plan in enumerate(result.spec.plans):
         values = lines.get(plan)
@@ -135,7 +143,7 @@ def over_shapes(
             colour = colours.series[index % len(colours.series)]
             figure.add_trace(
                 _line(plan_label(plan), [axis.places[k] for k in keys], [values[k] for k in keys],
-                      colour, index)
+                      colour, index, unit=unit)
             )  # fmt: skip
     return figure
 
@@ -153,9 +161,9 @@ def _bars(
             y=names,
             orientation="h",
             marker={"color": colour},
-            text=[f"{value:,.1f}" for value in values],
+            text=_said(unit, values),
             textposition="auto",
-            hovertemplate="%{y}: %{x:,.1f} " + unit + "<extra></extra>",
+            hovertemplate="%{y}: %{text} " + unit + "<extra></extra>",
         ),
         layout={
             "height": 90 + 34 * len(names),
@@ -270,10 +278,10 @@ def selective_memory(stops: Sequence[Stop], colours: Palette, height: int = 320)
     figure = _base("MB", axis, height)
     places = [s.blocks for s in stops]
     figure.add_trace(_line("saved for backward", places, [s.saved_mb for s in stops],
-                           colours.series[0], 0))  # fmt: skip
+                           colours.series[0], 0, unit="MB"))  # fmt: skip
     peaks = [s.peak_mb for s in stops if s.peak_mb is not None]
     if len(peaks) == len(stops):
-        figure.add_trace(_line("peak", places, peaks, colours.series[1], 1))
+        figure.add_trace(_line("peak", places, peaks, colours.series[1], 1, unit="MB"))
     return figure
 
 

@@ -13,6 +13,7 @@ from recompute_core.spec import StudySpec, shape_key
 from . import beyond, markup
 from .data import Snapshot
 from .palette import Palette
+from .tables import said_in_mb
 from .words import MB_NOTE, literal, plan_label
 
 _QUIET = {"displayModeBar": False}
@@ -65,7 +66,7 @@ def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Pale
         alt=f"Peak in MB over {beyond.NAMES[field]}, measured at the study's and estimated at {size:,}",
     )
     st.dataframe(
-        beyond.estimates_table(asked),
+        said_in_mb(beyond.estimates_table(asked)),
         hide_index=True,
         column_config=_numbers("Saved (MB)", "Peak (MB)") | _numbers("Peak ratio", form="%.3f"),
         alt=f"Estimates of every plan at {size:,}",
@@ -95,7 +96,7 @@ def _fit(spec: StudySpec, field: Field) -> None:
         with _waiting(f"How far does {plan_label(plan)} reach?"):
             reached.append(estimator().largest(spec, plan, field, int(budget_gb * 1e9)))
     st.dataframe(
-        beyond.fit_table(field, plans, reached),
+        said_in_mb(beyond.fit_table(field, plans, reached)),
         hide_index=True,
         column_config={
             **_numbers("Saved (MB)", "Peak (MB)"),
@@ -113,5 +114,5 @@ def _waiting(text: str) -> "st.spinner":
     return st.spinner(text if estimator().is_warm else f"Starting the estimator. {text}")
 
 
-def _numbers(*names: str, form: str = "%,.1f") -> dict[str, object]:
+def _numbers(*names: str, form: str | None = None) -> dict[str, object]:
     return {name: st.column_config.NumberColumn(format=form, alignment="right") for name in names}

@@ -6,7 +6,7 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from recompute_core.gates import megabytes
+from recompute_core.gates import in_mb, megabytes
 from recompute_core.planning import measured, study_of
 from recompute_core.plans.anatomy import Anatomy
 from recompute_core.results import PlanPoint, PlanResult, StudyResult
@@ -135,14 +135,14 @@ def _row(
     name = escape(point.plan) if point.regions else "plain"
     row = [
         _marked(name) if best and best.plan == point.plan else name,
-        f"{point.peak_bytes / 1e6:,.1f}",
+        in_mb(point.peak_bytes),
         f"{point.peak_bytes / plain.peak_bytes:.3f}",
         f"{100 * point.overhead:.1f}",
     ]
     if known:
         peak, miss, ratio = point.measured_peak_bytes, point.miss, point.measured_ratio
         row += [
-            "–" if peak is None else f"{peak / 1e6:,.1f}",
+            "–" if peak is None else in_mb(peak),
             "–" if miss is None else f"{100 * miss:+.1f}" + (", beyond 2 %" if point.flagged else ""),
             "–" if ratio is None else f"{100 * (ratio - 1):.1f}",
         ]

@@ -203,7 +203,7 @@ def _layout(
             "automargin": True,
             "range": up,
             "zeroline": False,
-            **_ticks(up, lambda at: f"<br>{at * one.plain_bytes / 1e6:,.0f} MB" if one else ""),
+            **_ticks(up, lambda at: f"<br>{megabytes(round(at * one.plain_bytes))}" if one else ""),
         },
     }
 

@@ -223,9 +223,9 @@ def figures(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     if costs.empty:
         st.html(markup.strip("No candidate has been measured.", "plain"))
         return
-    formats = {"MB": "%.1f", "ms": "%.1f", "GFLOP": "%.2f", "ratio": "%.3f", "Interval": "%.3f"}
+    formats = {"MB": None, "ms": "%.1f", "GFLOP": "%.2f", "ratio": "%.3f", "Interval": "%.3f"}
     st.dataframe(
-        costs,
+        tables.said_in_mb(costs),
         hide_index=True,
         column_config={
             name: st.column_config.NumberColumn(format=form, alignment="right")

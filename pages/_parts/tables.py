@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 import pandas as pd
+from pandas.io.formats.style import Styler
 
+from recompute_core.gates import in_mb
 from recompute_core.results import Gap, Judged, Measured, Reason, StudyResult
 from recompute_core.studies.store import StudyRow
 
@@ -69,6 +71,12 @@ def costs_table(result: StudyResult) -> pd.DataFrame:
 
 def _mb(count: int | None) -> float | None:
     return None if count is None else count / 1e6
+
+
+def said_in_mb(frame: pd.DataFrame) -> Styler:
+    """The table with its columns in MB said as everywhere else; they are sorted as numbers."""
+    columns = [name for name in frame.columns if name.endswith("(MB)")]
+    return frame.style.format(lambda mb: in_mb(mb * 1e6), subset=columns, na_rep="–")
 
 
 def parity_table(judged: Sequence[Judged]) -> pd.DataFrame:

@@ -68,10 +68,10 @@ def timeline_chart(
         figure.add_trace(_line(label, timeline, colour))
         figure.add_trace(_peak(label, timeline, colour, colours.ink))
         _add_phases(figure, label, timeline, colour, colours.ink)
-    state = own[1] / 1e6
+    state = own[1]
     figure.add_hline(
-        y=state, line={"color": colours.faint, "width": 1, "dash": "dot"}, row="all",
-        annotation_text=f"state {state:,.1f} MB", annotation_position="bottom right",
+        y=state / 1e6, line={"color": colours.faint, "width": 1, "dash": "dot"}, row="all",
+        annotation_text=f"state {megabytes(state)}", annotation_position="bottom right",
         annotation_font={"size": 12, "color": colours.faint},
     )  # fmt: skip
     return figure
@@ -85,7 +85,8 @@ def _line(label: str, timeline: Timeline, colour: str) -> go.Scatter:
         mode="lines",
         line={"color": colour, "width": 1.8},
         text=_labels(timeline),
-        hovertemplate=f"<b>{label}</b>: %{{y:,.1f}} MB at %{{x:,.0f}} ms<br>%{{text}}<extra></extra>",
+        customdata=[megabytes(count) for count in timeline.bytes],
+        hovertemplate=f"<b>{label}</b>: %{{customdata}} at %{{x:,.0f}} ms<br>%{{text}}<extra></extra>",
     )
 
 
@@ -102,13 +103,13 @@ def _labels(timeline: Timeline) -> list[str]:
 
 def _peak(label: str, timeline: Timeline, colour: str, ink: str) -> go.Scatter:
     at = max(range(len(timeline.bytes)), key=lambda i: timeline.bytes[i])
-    peak = timeline.bytes[at] / 1e6
+    peak = timeline.bytes[at]
     return go.Scatter(
         x=[timeline.seconds[at] * 1e3],
-        y=[peak],
+        y=[peak / 1e6],
         mode="markers+text",
         marker={"color": colour, "size": 10, "symbol": "diamond"},
-        text=[f"peak {peak:,.1f} MB"],
+        text=[f"peak {megabytes(peak)}"],
         textposition="top right",
         textfont={"size": 12, "color": ink},
         cliponaxis=False,

@@ -51,7 +51,7 @@ def test_the_json_holds_every_plan_the_advice_and_the_fit(tmp_path: Path) -> Non
     assert len({one["plan_hash"] for one in found["estimates"]}) == 3
     peaks = [one["peak_bytes"] for one in found["estimates"]]
     assert peaks == [one["parts"]["state"] + one["peak_above_state_bytes"] for one in found["estimates"]]
-    assert found["advice"][0].startswith("67 % of plain's peak of 0.6 MB is state")
+    assert found["advice"][0].startswith("67 % of plain's peak of 0.646 MB is state")
     lengths = [one["largest"] for one in found["fit"]["plans"]]
     assert found["fit"]["field"] == "seq_len"
     assert lengths[0] < lengths[1]

@@ -114,10 +114,10 @@ def test_the_json_and_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(line for line in done.stdout.splitlines() if "best-3mb" in line)
     assert [cell.strip() for cell in row.strip("│ ").split("│")][:6] == [
         "best-3mb",
-        "3.0",
-        "2.0",
+        "3.00",
+        "2.00",
         "+25.0 %",
-        "3.1 (!)",
+        "3.10 (!)",
         "1.500",
     ]
 

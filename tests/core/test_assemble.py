@@ -84,7 +84,7 @@ def test_measured() -> None:
     assert [one.block for one in candidate.legality] == list(BLOCKS)
     assert (found.verdict, found.status) == ("adopt", "running")
     assert found.references == {SMALL: reference()}
-    assert found.sentence.startswith("Adopt every-block at T=16 B=2: peak 2.0 MB instead of 4.0 MB")
+    assert found.sentence.startswith("Adopt every-block at T=16 B=2: peak 2.00 MB instead of 4.00 MB")
 
 
 def test_candidates_come_by_shape_then_plan() -> None:

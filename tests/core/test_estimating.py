@@ -102,7 +102,7 @@ def test_state_that_makes_the_peak_says_not_to_recompute() -> None:
     single = TINY.model_copy(update={"workload": TINY.at({"batch": 1})})
     plain = an_estimate(state=930_000_000, blocks=50_000_000, outside=20_000_000)
     assert advice(single, {}, plain) == (
-        "Do not recompute here. 93 % of plain's peak of 1000.0 MB is state (parameters, gradients, "
+        "Do not recompute here. 93 % of plain's peak of 1,000.0 MB is state (parameters, gradients, "
         "AdamW's moments): recomputing can touch 5 %, and no plan can bring the peak to 0.82 of "
         "plain's.",
         "Weights, gradients and moments in bfloat16: half of the state, 465.0 MB less (estimated).",
@@ -116,7 +116,7 @@ def test_bfloat16_is_not_advised_twice() -> None:
     )
     said = advice(spec, {}, an_estimate(state=700_000_000, blocks=300_000_000))
     assert said[0] == (
-        "70 % of plain's peak of 1000.0 MB is state (parameters, gradients, AdamW's moments): "
+        "70 % of plain's peak of 1,000.0 MB is state (parameters, gradients, AdamW's moments): "
         "recomputing can touch 30 %."
     )
     assert [line.split(":")[0] for line in said[1:]] == ["AdamW's moments sharded over 8 devices"]

@@ -131,7 +131,7 @@ def test_the_three_gates_of_a_measured_candidate() -> None:
         0.5,
         (0.5, 0.5),
     )
-    assert saving.sentence == "Peak 2.0 MB instead of 4.0 MB."
+    assert saving.sentence == "Peak 2.00 MB instead of 4.00 MB."
     assert (latency.id, latency.outcome, latency.threshold, latency.observed, latency.ci95) == (
         "update_latency",
         "undecided",
@@ -356,13 +356,25 @@ def test_loosening_a_threshold_never_worsens_a_verdict(
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0.0 MB"), (1_500_000, "1.5 MB"), (9_999_900_000, "9999.9 MB"), (10**10, "10.0 GB")],
+    [
+        (0, "0 MB"),
+        (512, "0.000512 MB"),
+        (511_999, "0.512 MB"),
+        (4_230_000, "4.23 MB"),
+        (9_996_000, "10.0 MB"),
+        (42_349_999, "42.3 MB"),
+        (99_960_000, "100.0 MB"),
+        (423_100_000, "423.1 MB"),
+        (1_234_500_000, "1,234.5 MB"),
+        (9_999_900_000, "9,999.9 MB"),
+        (10**10, "10.0 GB"),
+    ],
 )
 def test_megabytes_are_decimal(count: int, text: str) -> None:
     assert megabytes(count) == text
 
 
-FIGURES = "peak 2.0 MB instead of 4.0 MB (0.50), update 1.25 times as long (1.25 to 1.25)"
+FIGURES = "peak 2.00 MB instead of 4.00 MB (0.50), update 1.25 times as long (1.25 to 1.25)"
 NEAR = Gap(part="grad", name="w", absolute=1e-6, relative=2e-5)
 
 
@@ -377,13 +389,13 @@ NEAR = Gap(part="grad", name="w", absolute=1e-6, relative=2e-5)
         (
             make.measured(peaks=(4_000_000, 4_000_000), ratios=(2.0,)),
             "Keep the original rather than every-block at T=128 B=4: memory saving fails and update "
-            "latency fails (peak 4.0 MB instead of 4.0 MB (1.00), update 2.00 times as long (2.00 to "
+            "latency fails (peak 4.00 MB instead of 4.00 MB (1.00), update 2.00 times as long (2.00 to "
             "2.00), gradients bitwise equal).",
         ),
         (
             UNSURE,
-            "Undecided on every-block at T=128 B=4: update latency is undecided (peak 2.0 MB "
-            "instead of 4.0 MB (0.50), update 1.25 times as long (1.00 to 1.50), gradients bitwise "
+            "Undecided on every-block at T=128 B=4: update latency is undecided (peak 2.00 MB "
+            "instead of 4.00 MB (0.50), update 1.25 times as long (1.00 to 1.50), gradients bitwise "
             "equal).",
         ),
         (make.proven(), "Not measured in full, every-block at T=128 B=4: still running."),

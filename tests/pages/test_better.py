@@ -41,7 +41,7 @@ def test_found_plans_lie_where_their_estimates_say() -> None:
     ring = found.estimated_points(answer())[0]
     assert (ring.plan, ring.shape_key, ring.update, ring.peak) == ("best-3mb", SHAPE, 1.125, 0.75)
     assert ring.hover == (
-        "<b>best-3mb</b> at T=256 B=4, estimated<br>peak 3.0 MB, plain 4.0 MB<br>update 12.5 % longer"
+        "<b>best-3mb</b> at T=256 B=4, estimated<br>peak 3.00 MB, plain 4.00 MB<br>update 12.5 % longer"
     )
     assert len(found.estimated_points(answer())) == 2  # plain has its corner
 
@@ -49,11 +49,11 @@ def test_found_plans_lie_where_their_estimates_say() -> None:
 @pytest.mark.parametrize(
     ("megabytes", "plan", "says"),
     [
-        (4, None, "No recompute needed: plain's estimated peak is 4.0 MB."),
-        (3.5, "best-3mb", "Cheapest within 3.5 MB: best-3mb, estimated peak 3.0 MB, 12.5 % more"),
-        (3, "best-3mb", "Cheapest within 3.0 MB: best-3mb"),
-        (2.9, "best-2mb", "Cheapest within 2.9 MB: best-2mb, estimated peak 2.0 MB, 25.0 % more"),
-        (1.9, None, "No plan found reaches 1.9 MB; the lowest is 2.0 MB, by best-2mb."),
+        (4, None, "No recompute needed: plain's estimated peak is 4.00 MB."),
+        (3.5, "best-3mb", "Cheapest within 3.50 MB: best-3mb, estimated peak 3.00 MB, 12.5 % more"),
+        (3, "best-3mb", "Cheapest within 3.00 MB: best-3mb"),
+        (2.9, "best-2mb", "Cheapest within 2.90 MB: best-2mb, estimated peak 2.00 MB, 25.0 % more"),
+        (1.9, None, "No plan found reaches 1.90 MB; the lowest is 2.00 MB, by best-2mb."),
     ],
 )
 def test_a_budget_in_one_line(megabytes: float, plan: str | None, says: str) -> None:
@@ -90,7 +90,7 @@ def test_a_measured_peak_beyond_two_percent_is_flagged() -> None:
     near = HIGH.model_copy(update={"measured_peak_bytes": 3_030_000, "measured_ratio": 1.5})
     far = LOW.model_copy(update={"measured_peak_bytes": 1_950_000})
     table = found.plans_table(answer(near, far), Anatomy(6), None)
-    assert ">3.0</td>" in table
+    assert ">3.03</td>" in table
     assert ">+1.0</td>" in table
     assert ">-2.5, beyond 2 %</td>" in table
     assert ">50.0</td>" in table
@@ -215,7 +215,7 @@ def test_found_plans_are_shown_weighed_against_a_budget_and_measured(
     assert "circle-open" in figures(app)[0]
     app.number_input(key="budget MB").set_value(2.5).run()
     assert not app.exception
-    assert "Cheapest within 2.5 MB: best-2mb" in text(app)
+    assert "Cheapest within 2.50 MB: best-2mb" in text(app)
     assert app.selectbox(key=f"found {SHAPE} 2.5").value == "best-2mb"
     assert "Of 24 parts in 6 blocks: 8 recomputed, 16 kept." in text(app)
     app.button(key="measure one").click().run()

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Iterator
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages._parts import beyond, estimated, planmap, timelines
+from pages._parts import beyond, estimated, planmap, tables, timelines
 from pages._parts.palette import DARK, LIGHT
 from recompute_core.errors import InputError
 from recompute_core.plans.anatomy import Anatomy, anatomy_of
@@ -137,7 +138,9 @@ def test_phases_follow_each_other_to_the_end() -> None:
 def test_the_timeline_has_both_updates_their_peaks_and_their_phases(colours) -> None:
     chart = json.loads(timelines.timeline_chart("nested", (LINE, 100), (LINE, 100), colours).to_json())
     assert [t["name"] for t in chart["data"] if t.get("mode") == "lines"] == ["plain", "nested"]
-    assert [t["text"] for t in chart["data"] if t.get("mode") == "markers+text"] == [["peak 0.0 MB"]] * 2
+    assert [t["text"] for t in chart["data"] if t.get("mode") == "markers+text"] == [
+        ["peak 0.000400 MB"]
+    ] * 2
     assert [t["text"] for t in chart["data"] if t["type"] == "bar"] == [
         ["forward", "backward", "optimizer"]
     ] * 2
@@ -301,3 +304,13 @@ def test_with_the_real_estimator(open_page: OpenPage, store: Store, real: None) 
     plain, every = app.dataframe[0].value["Saved (MB)"].tolist()
     assert 0 < every < plain / 5
     assert "estimated at T=8192 B=1" in text(app)
+
+
+def test_tables_say_megabytes_to_three_digits_and_keep_the_numbers() -> None:
+    frame = pd.DataFrame(
+        {"Plan": ["plain"] * 3, "Peak (MB)": [0.5124, 1234.5, None], "Pairs": [3, 5, 7]}
+    )
+    said = tables.said_in_mb(frame)
+    assert "0.512" in said.to_html()
+    assert "1,234.5" in said.to_html()
+    assert said.data["Peak (MB)"].tolist()[:2] == [0.5124, 1234.5]
