@@ -9,7 +9,7 @@ from recompute_core.studies.searching import Failed, search_state, start_search
 
 from . import chrome, found, markup, planmap
 from .data import Snapshot, get_store
-from .words import literal
+from .words import count, duration, literal
 
 
 def watch_searches(snapshot: Snapshot) -> None:
@@ -74,6 +74,7 @@ def _answered(snapshot: Snapshot, result: StudyResult, answer: PlanResult) -> No
     plans = found.plans_of(answer)
     if not plans:
         st.html(markup.strip(f"No better plan at {answer.shape_key}. {answer.sentence}", "plain"))
+        _search_again(snapshot, answer)
         return
     anatomy = anatomy_of(snapshot.row.spec.workload)
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -85,10 +86,12 @@ def _answered(snapshot: Snapshot, result: StudyResult, answer: PlanResult) -> No
         st.html(markup.strip(sentence, "plain"))
     best = found.cheapest_within(answer, budget * 1e6) if budget else None
     st.html(found.plans_table(found.with_measured(answer, result), anatomy, best))
-    st.caption(
-        f"Estimated at {answer.shape_key}: peaks on fake tensors, time from ops timed here; no gate "
-        "reads them."
-    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _search_again(snapshot, answer)
+        st.caption(
+            f"Estimated at {answer.shape_key}: peaks on fake tensors, time from ops timed here; no gate "
+            "reads them."
+        )
     with st.container(key="stack-better"):
         left, right = st.columns([1, 1.7], gap="medium")
     with left:
@@ -106,15 +109,32 @@ def _answered(snapshot: Snapshot, result: StudyResult, answer: PlanResult) -> No
         st.caption(planmap.summary(rows))
 
 
+def _search_again(snapshot: Snapshot, answer: PlanResult) -> None:
+    if st.button("Search again", key="search", help="Times ops anew; what it finds replaces this."):
+        start_search(get_store(), snapshot.row.id, answer.shape_key)
+        st.rerun()
+
+
 def _measure(snapshot: Snapshot, answer: PlanResult, point: PlanPoint) -> None:
     plans = found.plans_of(answer)
     with st.container(horizontal=True):
         one = st.button("Measure this plan", type="primary", key="measure one")
         every = st.button("Measure all of them", key="measure all")
+    each_s = found.cell_seconds(snapshot.cells, answer.shape_key)
     st.caption(
         f"A new study at {answer.shape_key}, with the declared thresholds: parity first, then memory "
-        "and time."
+        f"and time.{forecast_words(len(plans), each_s)}"
     )
     if one or every:
         asked = found.measuring(snapshot.row.spec, answer, plans if every else [point])
         chrome.launch_and_watch(asked, answer)
+
+
+def forecast_words(plans: int, each_s: float | None) -> str:
+    """How long it takes to measure all plans, at the pace of this study's own."""
+    if each_s is None:
+        return ""
+    many = count(plans, "plan")
+    return (
+        f" All of them: about {duration(plans * each_s)} ({many}, each as long as one of this study's)."
+    )

@@ -15,7 +15,7 @@ from recompute_core.results import PlanResult, StudyResult
 from recompute_core.spec import StudySpec
 from recompute_core.studies.flow import total_cells
 from recompute_core.studies.launch import launch
-from recompute_core.studies.searching import keep_answer
+from recompute_core.studies.searching import keep_answer, searches
 from recompute_core.studies.store import Store, StudyRow
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
@@ -102,9 +102,14 @@ def _name_and_device() -> None:
 
 def device_words(store: Store) -> tuple[bool, str]:
     """Whether this machine is measuring, and what, in a line."""
-    live = store.live()
+    live, searching = store.live(), searches(store)
     running = next((row for row in live if row.status == "running"), None)
     waiting = sum(row is not running for row in live)
+    if running is None and searching:
+        text = f"Searching for plans at {searching[0][1]}"
+        waiting += len(searching) - 1
+        return True, f"{text}, {waiting} waiting" if waiting else text
+    waiting += len(searching)
     if running is None:
         return bool(waiting), f"Starting, {waiting} waiting" if waiting else "Device: idle"
     done = sum(cell.state != "running" for cell in store.cells(running.id))

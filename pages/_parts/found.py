@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from statistics import median
 
 import plotly.graph_objects as go
 
@@ -12,6 +13,7 @@ from recompute_core.plans.anatomy import Anatomy
 from recompute_core.results import PlanPoint, PlanResult, StudyResult
 from recompute_core.spec import StudySpec
 from recompute_core.studies.searching import at_shape
+from recompute_core.studies.store import Cell
 
 from . import markup, planmap
 from .palette import Palette
@@ -167,6 +169,15 @@ def regions_line(point: PlanPoint, anatomy: Anatomy) -> str:
 
 
 # --- measuring --------------------------------------------------------------------------------------
+
+
+def cell_seconds(cells: Sequence[Cell], shape: str) -> float | None:
+    """About what all phases of one plan took at a shape; None before any has ended."""
+    spent: dict[str, float] = {}
+    for cell in cells:
+        if cell.shape_key == shape and cell.plan != "none" and cell.seconds is not None:
+            spent[cell.plan] = spent.get(cell.plan, 0.0) + cell.seconds
+    return median(spent.values()) if spent else None
 
 
 def measuring(spec: StudySpec, answer: PlanResult, points: Sequence[PlanPoint]) -> StudySpec:

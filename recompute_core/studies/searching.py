@@ -47,6 +47,13 @@ def search_state(store: Store, study: str, shape: str) -> SearchState:
         raise StoreError(f"{error.filename}: {error.strerror}") from None
 
 
+def searches(store: Store) -> list[tuple[str, str]]:
+    """Study and shape of every search that runs, or waits for the machine."""
+    locks = (store.home / "studies").glob("*/plans *.lock")
+    named = sorted((path.parent.name, path.stem.removeprefix("plans ")) for path in locks)
+    return [(study, shape) for study, shape in named if _lock(store, study, shape).is_held()]
+
+
 def start_search(store: Store, study: str, shape: str) -> None:
     """Search in the background; does nothing while a search at that shape runs."""
     at_shape(store.study(study).spec, shape)

@@ -5,7 +5,7 @@ import json
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages._parts import better, found
+from pages._parts import better, chrome, found
 from pages._parts.data import snapshot
 from pages._parts.labels import Named, place
 from pages._parts.palette import LIGHT
@@ -14,8 +14,9 @@ from recompute_core.plans.anatomy import Anatomy
 from recompute_core.results import PlanPoint, PlanResult
 from recompute_core.spec import Region, StudySpec
 from recompute_core.studies.assemble import assemble
-from recompute_core.studies.searching import Failed, keep_answer
-from recompute_core.studies.store import Store
+from recompute_core.studies.locks import Lock
+from recompute_core.studies.searching import Failed, keep_answer, searches
+from recompute_core.studies.store import Cell, Store
 from tests.core import records as make
 
 from . import studies
@@ -223,6 +224,50 @@ def test_found_plans_are_shown_weighed_against_a_budget_and_measured(
     spec = store.study(launched[0]).spec
     assert spec.custom_plans == {"best-2mb": LOW.regions}
     assert better.answer_at(launched[0], SHAPE) == answer()
+
+
+def test_a_search_is_done_again(
+    open_page: OpenPage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr("pages._parts.better.start_search", lambda *asked: started.append(asked[2]))
+    study = studies.filled(store)
+    keep_answer(store, study, answer())
+    app = _open(open_page, study)
+    again = app.button(key="search")
+    assert again.label == "Search again"
+    again.click().run()
+    assert not app.exception
+    assert started == [SHAPE]
+
+
+def test_the_device_is_busy_while_a_search_runs(store: Store) -> None:
+    study = studies.filled(store)
+    assert chrome.device_words(store) == (False, "Device: idle")
+    (store.folder(study)).mkdir(parents=True, exist_ok=True)
+    locks = [Lock(store.folder(study) / f"plans {shape}.lock") for shape in (SHAPE, "T=128 B=4")]
+    for lock in locks:
+        assert lock.acquire()
+    assert searches(store) == [(study, "T=128 B=4"), (study, SHAPE)]
+    assert chrome.device_words(store) == (True, "Searching for plans at T=128 B=4, 1 waiting")
+    locks[1].release()
+    assert chrome.device_words(store) == (True, f"Searching for plans at {SHAPE}")
+    store.claim(store.create(studies.spec_of()))
+    assert chrome.device_words(store) == (True, f"Searching for plans at {SHAPE}, 1 waiting")
+    locks[0].release()
+    assert chrome.device_words(store) == (True, "Starting, 1 waiting")
+
+
+def test_all_are_forecast_at_the_pace_of_this_study(store: Store) -> None:
+    def cell(plan: str, shape: str, seconds: float | None) -> Cell:
+        return Cell(shape, plan, "parity", "done", None, None, 0.0, seconds)
+
+    cells = [cell("none", SHAPE, 50), cell("a", SHAPE, 2), cell("a", SHAPE, 10), cell("b", SHAPE, 8)]
+    cells += [cell("c", "T=1 B=1", 99), cell("c", SHAPE, None)]
+    assert found.cell_seconds(cells, SHAPE) == 10
+    assert found.cell_seconds(cells, "T=2 B=1") is None
+    assert better.forecast_words(11, 10).startswith(" All of them: about 2 min (11 plans,")
+    assert better.forecast_words(11, None) == ""
 
 
 def test_all_of_them_are_measured(open_page: OpenPage, store: Store, launched: list[str]) -> None:
