@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from .errors import InputError
 from .gates import megabytes
 from .plans.names import Regions, plan_hash, regions_of
+from .processes import end_with_parent
 from .results import Estimate
 from .spec import (
     CheckpointSettings,
@@ -73,7 +74,7 @@ def reach(
 
 def _in_processes(work: Callable[[str], T], plans: Sequence[str]) -> tuple[T, ...]:
     """`work` on each plan in processes forked from this one, which has torch and the model already."""
-    with ProcessPoolExecutor(mp_context=get_context("fork")) as pool:
+    with ProcessPoolExecutor(mp_context=get_context("fork"), initializer=end_with_parent) as pool:
         return tuple(pool.map(work, plans))
 
 

@@ -3,6 +3,8 @@
 Importing this imports no torch.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -21,6 +23,7 @@ from .studies.driver import Listener, unheard
 if TYPE_CHECKING:
     from .planner.costs import Costs
     from .planner.frontier import Planner, Point
+    from .planner.runs import Runs
     from .workloads.job import Job
 
 MEASURING = TimingSettings(min_pairs=5, max_pairs=5, budget_s=0)
@@ -70,22 +73,18 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(spec.threads or threads)
-        with torch.random.fork_rng([]):
+        with torch.random.fork_rng([]), ExitStack() as stack:
             refusal = _refusal(spec, build(timed.blocks))
+            runs = stack.enter_context(_runs(spec, partial(build, settings.blocks), wish))
             costs = measure_costs(build, settings.blocks, spec.optimizer)
-            planner = Planner(
-                partial(build, settings.blocks),
-                costs,
-                spec.checkpoint,
-                spec.optimizer,
-                max(LARGEST_OVERHEAD, wish.max_overhead or 0),
-            )
+            planner = Planner(runs, costs, max(LARGEST_OVERHEAD, wish.max_overhead or 0))
             if refusal:
                 plain = planner.plain
                 return _answer(settings, costs, names, wish, plain, plain, None, refusal)
-            recipes = [(name, planner.point(regions)) for name, regions in _recipes(settings, wish)]
-            for name, point in recipes:
-                names.take(name, point.regions)
+            named = _recipes(settings, wish)
+            recipes = list(zip(named, planner.points(list(named.values())), strict=True))
+            for name, regions in named.items():
+                names.take(name, regions)
             points = _points(planner, [point for _, point in recipes], wish)
             floor = planner.floor()
             chosen, sentence = _chosen(planner, floor, wish, names)
@@ -108,6 +107,16 @@ def _build(spec: StudySpec, settings: WorkloadSettings, blocks: int) -> "Job":
 
     model = settings.model_copy(update={"blocks": blocks})
     return cast(build_blank(model, spec.seed), spec.precision)
+
+
+def _runs(spec: StudySpec, build: Callable[[], "Job"], wish: Wish) -> AbstractContextManager["Runs"]:
+    """Runs on fake tensors; with processes of their own where many plans are wanted."""
+    from .planner.runs import Runs, shared_runs
+
+    made = (build, spec.optimizer, spec.checkpoint)
+    if wish.frontier or wish.against_recipes:
+        return shared_runs(*made)
+    return nullcontext(Runs(*made))
 
 
 def _refusal(spec: StudySpec, job: "Job") -> str | None:
@@ -148,7 +157,7 @@ def _answer(
     )
 
 
-def _recipes(settings: WorkloadSettings, wish: Wish) -> list[tuple[str, Regions]]:
+def _recipes(settings: WorkloadSettings, wish: Wish) -> dict[str, Regions]:
     """The recipes that this model can take, each plan once."""
     found: dict[Regions, str] = {}
     for recipe in RECIPES if wish.against_recipes else ():
@@ -158,7 +167,7 @@ def _recipes(settings: WorkloadSettings, wish: Wish) -> list[tuple[str, Regions]
             continue  # every fourth block of two, for one
         if regions:
             found.setdefault(regions, recipe.name)
-    return [(name, regions) for regions, name in found.items()]
+    return {name: regions for regions, name in found.items()}
 
 
 def _chosen(
@@ -208,6 +217,7 @@ def _points(planner: "Planner", recipes: list["Point"], wish: Wish) -> list["Poi
     from .planner.frontier import undominated
 
     found = planner.frontier() if wish.frontier else []
+    planner.expect(recipe.peak for recipe in recipes)
     beside = [planner.within(recipe.peak) for recipe in recipes]
     return undominated([*found, *(point for point in beside if point is not None)])
 

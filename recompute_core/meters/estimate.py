@@ -24,11 +24,11 @@ from ..spec import CheckpointSettings, OptimizerSettings
 from ..workloads.job import Job
 from ..workloads.update import (
     allocate_state,
+    gradients,
     make_optimizer,
     state_tensors,
     storage_bytes,
     storage_of,
-    update,
 )
 from .marks import BACK, BLOCK, END, PHASES, marked_blocks
 from .saved import SavedBytes
@@ -57,6 +57,10 @@ class FakeUpdate:
             self._optimizer = make_optimizer(self.job.model, optimizer)
             allocate_state(self._optimizer)
             self._state = state_tensors(self.job, self._optimizer)
+            with LiveBytes(self._state) as step:
+                self._optimizer.step()
+        self._step = step.samples
+        """Bytes alive after each op of the optimizer's step: the same under every plan, so run once."""
         self.state_bytes = storage_bytes(self._state)
 
     def run(self, regions: Regions, settings: CheckpointSettings) -> "Run":
@@ -80,7 +84,10 @@ class FakeUpdate:
                 applied(self.job.model, regions, settings),
                 live,
             ):
-                update(self.job, self._optimizer, mark)
+                kept = gradients(self.job, self._optimizer, mark)
+                mark("optimizer")
+                live.go_through(self._step)
+                del kept
         trace = Trace(tuple(range(len(live.samples))), tuple(live.samples), tuple(marks))
         where, timeline = peak_at(trace), thin(trace, self.state_bytes, per_second=1)
         assert where is not None, "an update allocates something"
@@ -153,6 +160,15 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def peak(self) -> int:
         """Highest moment since the start, in bytes."""
         return self._peak
+
+    def go_through(self, course: Iterable[int]) -> None:
+        """Take in ops that are known, by the bytes alive after each above those alive now."""
+        before = 0
+        for alive in course:
+            self._add(alive - before, self.kind)
+            self.samples.append(self.alive)
+            before = alive
+        self._add(-before, self.kind)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -5,9 +5,9 @@ tensors as a whole, and its peak and its overhead are those of that run. What it
 measures.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice
 from math import inf, isfinite
 
 import numpy as np
@@ -16,11 +16,11 @@ from ..meters.estimate import FakeUpdate, Run
 from ..meters.marks import BACK, END
 from ..plans.names import Regions
 from ..results import Estimate
-from ..spec import CheckpointSettings, OptimizerSettings, Region
-from ..workloads.job import Job
+from ..spec import Region
 from .chain import Chain, Group, Schedule, Single, Solution
 from .costs import Costs
 from .menu import Menu
+from .runs import Runs
 
 _TRIES = 6
 """How often a budget is lowered when the whole run climbs higher than the chain promised."""
@@ -47,36 +47,31 @@ class Point:
 class Planner:
     """Plans for one workload at one shape."""
 
-    def __init__(
-        self,
-        build: Callable[[], Job],
-        costs: Costs,
-        checkpoint: CheckpointSettings,
-        optimizer: OptimizerSettings,
-        largest_overhead: float = LARGEST_OVERHEAD,
-    ) -> None:
-        self._fake = FakeUpdate(build, optimizer)
-        self._costs, self._checkpoint = costs, checkpoint
+    def __init__(self, runs: Runs, costs: Costs, largest_overhead: float = LARGEST_OVERHEAD) -> None:
+        self._runs, self._costs = runs, costs
         self._points: dict[Regions, Point] = {}
-        self.plain, plain_run = self._run(())
-        with self._fake.mode:
-            menu = Menu(self._fake.job, self._fake.job.blocks[0], costs, checkpoint)
-        ways = [_Way(self._fake, menu, (), plain_run, 0.0)]
+        ((self.plain, plain_run),) = self._run([()])
+        menu = Menu(runs, runs.update.job.blocks[0], costs)
+        ways = [_Way(runs.update, menu, (), plain_run, 0.0)]
         for point, run in self._worthwhile_outside():
-            ways.append(_Way(self._fake, menu, point.regions, run, point.overhead * costs.plain_s))
+            ways.append(_Way(runs.update, menu, point.regions, run, point.overhead * costs.plain_s))
         for way in ways:
             way.limit(largest_overhead * costs.plain_s)
         self._ways = [way for way in ways if way.reaches_anything]
 
-    def point(self, regions: Regions) -> Point:
-        """Any plan, run on fake tensors."""
-        return self._points.get(regions) or self._run(regions)[0]
+    def points(self, plans: Sequence[Regions]) -> list[Point]:
+        """Any plans, run on fake tensors."""
+        self._run([regions for regions in dict.fromkeys(plans) if regions not in self._points])
+        return [self._points[regions] for regions in plans]
 
     def floor(self) -> Point:
         """The plan of the lowest peak that is found within the largest overhead."""
-        for way in self._ways:
-            self.point(way.regions(way.lowest))
+        self.points([way.regions(way.lowest) for way in self._ways])
         return min(self._points.values(), key=lambda point: (point.peak, point.overhead))
+
+    def expect(self, peaks: Iterable[int]) -> None:
+        """Run what `within` tries first at each of these peaks, several at a time."""
+        self.points([regions for peak in peaks for regions in islice(self._tries(peak, 1), 1)])
 
     def within(self, peak: int) -> Point | None:
         """The plan of the least overhead found whose peak is at most `peak` bytes, or None.
@@ -91,50 +86,60 @@ class Planner:
         """The plan of the lowest peak whose overhead is at most this share of a plain update."""
         for way in self._ways:
             for level in way.levels_within(overhead * self._costs.plain_s)[:_TRIES]:
-                if self.point(way.regions(level)).overhead <= overhead:
+                if self.points([way.regions(level)])[0].overhead <= overhead:
                     break
         fitting = [point for point in self._points.values() if point.overhead <= overhead]
         return min(fitting, key=lambda point: (point.peak, point.overhead))
 
     def frontier(self) -> list[Point]:
         """Plans that none of those run so far beats, from plain to the lowest peak, evenly spread."""
-        most = 12 if len(self._fake.job.blocks) <= 24 else 8
+        most = 12 if len(self._runs.update.job.blocks) <= 24 else 8
         state, floor = self.plain.estimate.state_bytes, self.floor()
         spans = np.geomspace(floor.peak - state, self.plain.peak - state, most)[1:-1]
-        for span in spans:
-            self._search(state + int(span), 1)
+        peaks = [state + int(span) for span in spans]
+        self.expect(peaks)
+        for peak in peaks:
+            self._search(peak, 1)
         return undominated(self._points.values())
 
-    def _run(self, regions: Regions) -> tuple[Point, Run]:
-        run = self._fake.run(regions, self._checkpoint)
-        overhead = self._costs.of(run.replayed) / self._costs.plain_s
-        self._points[regions] = Point(regions, run.estimate, overhead)
-        return self._points[regions], run
+    def _run(self, plans: Sequence[Regions]) -> list[tuple[Point, Run]]:
+        found = []
+        for regions, run in zip(plans, self._runs.whole(plans), strict=True):
+            overhead = self._costs.of(run.replayed) / self._costs.plain_s
+            self._points[regions] = Point(regions, run.estimate, overhead)
+            found.append((self._points[regions], run))
+        return found
 
     def _search(self, peak: int, tries: int) -> None:
         """Leave the plan of the least overhead for a budget among the points."""
+        for regions in self._tries(peak, tries):
+            if self.points([regions])[0].peak <= peak:
+                return
+
+    def _tries(self, peak: int, tries: int) -> Iterator[Regions]:
+        """Plans that a chain promises within a peak, each after the one before was run and missed it."""
         for way in sorted(self._ways, key=lambda way: way.seconds(way.level(peak))):
             level = way.level(peak)
             for _ in range(tries):
                 if not isfinite(way.seconds(level)):
                     break
-                point = self.point(way.regions(way.cheapest(level)))
-                if point.peak <= peak:
-                    return
-                level -= max(1, -(-(point.peak - peak) // way.step))
+                yield (regions := way.regions(way.cheapest(level)))
+                level -= max(1, -(-(self._points[regions].peak - peak) // way.step))
 
     def _worthwhile_outside(self) -> Iterator[tuple[Point, Run]]:
         """Modules outside the blocks that keep at least 1 % of plain's saved bytes, in combinations."""
-        worthwhile: list[Region] = []
-        for name in self._fake.job.outside:
-            region = Region(modules=(name,))
-            point, run = self._run((region,))
-            if point.estimate.saved_bytes < 0.99 * self.plain.estimate.saved_bytes:
-                worthwhile.append(region)
-                yield point, run
-        for size in range(2, len(worthwhile) + 1):
-            for chosen in combinations(worthwhile, size):
-                yield self._run(chosen)
+        alone = self._run([(Region(modules=(name,)),) for name in self._runs.update.job.outside])
+        most = 0.99 * self.plain.estimate.saved_bytes
+        found = [(point, run) for point, run in alone if point.estimate.saved_bytes < most]
+        yield from found
+        worthwhile = [region for point, _ in found for region in point.regions]
+        yield from self._run(
+            [
+                chosen
+                for size in range(2, len(worthwhile) + 1)
+                for chosen in combinations(worthwhile, size)
+            ]
+        )
 
 
 class _Way:

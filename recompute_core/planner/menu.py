@@ -15,21 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
-from ..meters.estimate import LiveBytes, signature
-from ..plans.apply import applied
+from ..meters.estimate import signature
 from ..plans.names import ATTENTION, Regions
-from ..spec import CheckpointSettings, Region
-from ..workloads.job import Job
 from ..workloads.update import storage_of
+from .alone import Keep, Relative, placed
 from .chain import Option
 from .costs import Costs
-
-Keep = tuple[str, ...]
-"""As in `Region.keep`; empty for a region that is recomputed whole."""
-Relative = tuple[tuple[str, Keep], ...]
-"""Regions of one block: part (empty for the block itself) and what it keeps; outer before inner."""
+from .runs import Runs
 
 _BLOCK = ""
 _MOST_PARTS = 6
@@ -51,7 +45,7 @@ class Treatment:
 
     def on(self, block: str) -> Regions:
         """Its regions in the block of this FQN."""
-        return _placed(self.regions, block)
+        return placed(self.regions, block)
 
 
 @dataclass(frozen=True)
@@ -78,57 +72,53 @@ class _Call:
 
 
 class Menu:
-    """The treatments of one block; its job must have been built on fake tensors, under their mode."""
+    """The treatments of one block."""
 
-    def __init__(self, job: Job, name: str, costs: Costs, settings: CheckpointSettings) -> None:
-        self._job, self._name, self._costs, self._settings = job, name, costs, settings
-        self._block = job.model.get_submodule(name)
-        self._args, self._kwargs = _captured(job, name)
-        given = [t for t in tree_leaves((self._args, self._kwargs)) if isinstance(t, Tensor)]
-        self._known = [
-            *job.model.parameters(),
-            *job.model.buffers(),
-            *(p.grad for p in job.model.parameters() if p.grad is not None),
-            *given,
-        ]
-        self.input_bytes = sum(t.untyped_storage().nbytes() for t in given if t.requires_grad)
-        parts = [n for n, child in self._block.named_children() if list(child.parameters())]
+    def __init__(self, runs: Runs, name: str, costs: Costs) -> None:
+        self._runs, self._name, self._costs = runs, name, costs
+        self._alone = runs.block(name)
+        self.input_bytes = self._alone.input_bytes
+        parts = [n for n, child in self._alone.block.named_children() if list(child.parameters())]
         self._parts = parts[:_MOST_PARTS]
-        self._calls = self._trace()
+        with runs.update.mode:
+            self._calls = self._trace()
         self.forward_s = sum(call.cost_s for call in self._calls)
         self.treatments = _undominated(self._found())
 
     def _found(self) -> Iterator[Treatment]:
-        plain, whole = self._run(()), self._run(((_BLOCK, ()),))
+        plain, whole = self._run((), ((_BLOCK, ()),))
         yield plain
         yield whole
-        yield from (self._run(draft.regions) for draft in self._apart(plain))
+        yield from self._run(*(draft.regions for draft in self._apart(plain)))
         yield from self._outer(whole)
 
     # --- parts by themselves ---------------------------------------------------------------------
 
     def _apart(self, plain: Treatment) -> Iterator[_Draft]:
         """Parts recomputed each by itself, in every combination worth running."""
-        choices: list[list[_Draft]] = []
-        for part in self._parts:
-            calls = [call for call in self._calls if call.part == part]
-            sets = _worth_keeping(calls, 0.02 * self.forward_s, _PART_KEEPS)
-            keeps = [(), *(_keep(chosen, "number") for chosen in sets)]
-            made = [self._run(((part, keep),)) for keep in keeps]
-            choices.append(
-                [
-                    _Draft((), 0, 0.0),
-                    *(
-                        _Draft(m.regions, m.option.stored - plain.option.stored, m.option.cost_s)
-                        for m in made
-                    ),
-                ]
-            )
+        made = self._run(*((region,) for part in self._parts for region in self._of_part(part)))
+        choices = [
+            [
+                _Draft((), 0, 0.0),
+                *(
+                    _Draft(m.regions, m.option.stored - plain.option.stored, m.option.cost_s)
+                    for m in made
+                    if m.regions[0][0] == part
+                ),
+            ]
+            for part in self._parts
+        ]
         drafts = [draft for chosen in product(*choices) if (draft := _sum(chosen)).regions]
         yield from _thinned(_cheapest(drafts), _APART)
         yield from _thinned(
             _cheapest(draft for draft in drafts if len(draft.regions) == len(self._parts)), _ALL_APART
         )
+
+    def _of_part(self, part: str) -> Relative:
+        """A part recomputed whole, and keeping each set of its ops that is worth it."""
+        calls = [call for call in self._calls if call.part == part]
+        sets = _worth_keeping(calls, 0.02 * self.forward_s, _PART_KEEPS)
+        return ((part, ()), *((part, _keep(chosen, "number")) for chosen in sets))
 
     # --- the block as one region -----------------------------------------------------------------
 
@@ -142,65 +132,51 @@ class Menu:
             )
             for chosen in _worth_keeping(self._calls, 0.02 * self.forward_s, _BLOCK_KEEPS)
         ]
-        yield from (self._run(draft.regions) for draft in keeping)
-        nested = [
-            self._run(((_BLOCK, ()), *((part, ()) for part in chosen)))
-            for size in range(1, len(self._parts) + 1)
-            for chosen in combinations(self._parts, size)
-        ]
+        yield from self._run(*(draft.regions for draft in keeping))
+        chosen = chain.from_iterable(
+            combinations(self._parts, size) for size in range(1, len(self._parts) + 1)
+        )
+        nested = self._run(*(((_BLOCK, ()), *((part, ()) for part in parts)) for parts in chosen))
         yield from nested
         lower = [t for t in _undominated(nested) if t.option.peak < whole.option.peak]
         both = [
             (draft.regions[0], *treatment.regions[1:])
             for draft, treatment in product(_thinned(keeping, _NESTED // 3), lower)
         ]
-        yield from (self._run(regions) for regions in _thinned(both, _NESTED))
+        yield from self._run(*_thinned(both, _NESTED))
 
-    # --- running one -----------------------------------------------------------------------------
+    # --- running them ----------------------------------------------------------------------------
 
-    def _run(self, regions: Relative) -> Treatment:
-        """Forward and backward of the block by itself under a treatment."""
-        live = LiveBytes(self._known)
-        put_on = applied(self._job.model, _placed(regions, self._name), self._settings)
-        with put_on, live:
-            args, kwargs = tree_map(_passed_on, (self._args, self._kwargs))
-            ends = [
-                _Arrives.apply(leaf)  # type: ignore[no-untyped-call]
-                for leaf in tree_leaves(self._block(*args, **kwargs))
-                if _flows(leaf)
-            ]
-            del args, kwargs
-            stored, begun = live.alive, len(live.samples)
-            torch.autograd.backward(ends, [end.detach() for end in ends])
-        option = Option(
-            stored=stored - self.input_bytes,
-            peak=max(live.samples[begun:]) - self.input_bytes,
-            cost_s=self._costs.of(live.replayed),
-            nests=not any(keep for _, keep in regions),
-        )
-        return Treatment(regions, option)
+    def _run(self, *many: Relative) -> list[Treatment]:
+        """The block by itself under each of these."""
+        return [
+            Treatment(
+                regions,
+                Option(
+                    stored=run.stored,
+                    peak=run.peak,
+                    cost_s=self._costs.of(run.replayed),
+                    nests=not any(keep for _, keep in regions),
+                ),
+            )
+            for regions, run in zip(many, self._runs.alone(self._name, many), strict=True)
+        ]
 
     def _trace(self) -> list[_Call]:
         """The ops of the block's forward, each with the part it is in."""
         tracer = _Tracer(self._costs)
         handles = []
         for part in self._parts:
-            module = self._block.get_submodule(part)
+            module = self._alone.block.get_submodule(part)
             handles.append(module.register_forward_pre_hook(tracer.enter(part)))
             handles.append(module.register_forward_hook(tracer.leave))
         try:
             with tracer:
-                self._block(*self._args, **self._kwargs)
+                self._alone.block(*self._alone.args, **self._alone.kwargs)
         finally:
             for handle in handles:
                 handle.remove()
         return tracer.calls
-
-
-def _placed(regions: Relative, block: str) -> Regions:
-    return tuple(
-        Region(modules=(f"{block}.{part}" if part else block,), keep=keep) for part, keep in regions
-    )
 
 
 class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -254,59 +230,6 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for leaf in tree_leaves(value):
             if isinstance(leaf, Tensor) and (number := self._made.get(storage_of(leaf))) is not None:
                 self.calls[number] = replace(self.calls[number], bytes=0)
-
-
-# --- a block by itself ----------------------------------------------------------------------------
-
-
-class _Arrives(torch.autograd.Function):
-    """Ends a block's output: backward begins with a gradient of the output's size, as in a model."""
-
-    @staticmethod
-    def forward(ctx: Any, output: Tensor) -> Tensor:
-        ctx.made_like = output.shape, output.dtype, output.device
-        return output.new_empty(0)
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> Tensor:
-        shape, dtype, device = ctx.made_like
-        return torch.empty(shape, dtype=dtype, device=device)
-
-
-class _Reached(Exception):
-    """The forward has come to the block that was looked for."""
-
-
-def _captured(job: Job, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What a block is called with, cut off from what came before; raises LookupError if never called."""
-    taken: list[Any] = []
-
-    def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        taken.append((args, kwargs))
-        raise _Reached
-
-    handle = job.model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
-    try:
-        job.model(*job.batch)
-    except _Reached:
-        args, kwargs = tree_map(_cut_off, taken[0])
-        return args, kwargs
-    finally:
-        handle.remove()
-    raise LookupError(f"{name} is not called in forward")
-
-
-def _cut_off(value: Any) -> Any:
-    return value.detach().requires_grad_() if _flows(value) else value
-
-
-def _passed_on(value: Any) -> Any:
-    """A tensor that is no leaf, so that nothing but the block itself keeps it alive."""
-    return value * 1 if _flows(value) else value
-
-
-def _flows(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.requires_grad
 
 
 # --- choosing what to run -------------------------------------------------------------------------

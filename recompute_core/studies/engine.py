@@ -1,25 +1,21 @@
 """The local engine: each task in a process forked from a server that has torch loaded already.
 
-The child ends by itself when its driver dies, however that happens: a thread waits on the pipe that
-multiprocessing keeps open to the parent. On Linux the kernel is told to pick the child first when
+The child ends by itself when its driver dies. On Linux the kernel is told to pick the child first when
 memory runs out, so that a measurement too large costs its own cell and nothing else.
 """
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
+from ..processes import end_with_parent, fork_server
 from .worker import Assignment
 
-_PRELOAD = ["recompute_core.studies.preload"]
 _LONGEST_LINE = 64 << 20
 
 
@@ -32,8 +28,7 @@ class LocalEngine:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(_PRELOAD)
+        self._context = fork_server()
 
     def start(self, assignment: Assignment) -> "LocalWorker":
         """Begin a task; its lines arrive through the worker."""
@@ -87,7 +82,7 @@ class LocalWorker:
 
 
 def _child(assignment: str, pipe: Connection, log: str) -> None:
-    _die_with_driver()
+    end_with_parent()
     _be_the_first_to_go()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -99,16 +94,6 @@ def _child(assignment: str, pipe: Connection, log: str) -> None:
         pipe.close()
         work(Assignment.model_validate_json(assignment), out)
     sys.stdout.flush()
-
-
-def _die_with_driver() -> None:
-    parent: Any = multiprocessing.parent_process()
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _be_the_first_to_go() -> None:

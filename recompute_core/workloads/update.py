@@ -52,14 +52,22 @@ def allocate_state(optimizer: torch.optim.Optimizer) -> None:
 
 def update(job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked) -> tuple[Tensor, Tensor]:
     """One whole update; returns output and loss. `mark` is told when each phase begins."""
+    output, loss = gradients(job, optimizer, mark)
+    mark("optimizer")
+    optimizer.step()
+    return output, loss
+
+
+def gradients(
+    job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked
+) -> tuple[Tensor, Tensor]:
+    """The update up to the optimizer's step; returns output and loss."""
     mark("zero_grad")
     optimizer.zero_grad(set_to_none=False)
     mark("forward")
     output, loss = job.model(*job.batch)
     mark("backward")
     loss.backward()
-    mark("optimizer")
-    optimizer.step()
     return output, loss
 
 

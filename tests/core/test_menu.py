@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from recompute_core.meters.estimate import FakeUpdate, Signature
+from recompute_core.meters.estimate import Signature
+from recompute_core.planner.alone import Alone
 from recompute_core.planner.chain import Option
 from recompute_core.planner.costs import Costs
 from recompute_core.planner.menu import Menu, Treatment, _undominated
+from recompute_core.planner.runs import Runs
 from recompute_core.plans.names import Regions
 from recompute_core.spec import CheckpointSettings, OptimizerSettings, Region
 from recompute_core.workloads import build_blank
@@ -38,14 +40,13 @@ COSTS = Costs(plain_s=1000.0, ops=MadeUp())
 
 
 @cache
-def fake() -> FakeUpdate:
-    return FakeUpdate(lambda: build_blank(SMALL, 0), OptimizerSettings())
+def runs() -> Runs:
+    return Runs(lambda: build_blank(SMALL, 0), OptimizerSettings(), SETTINGS)
 
 
 @cache
 def menu() -> Menu:
-    with fake().mode:
-        return Menu(fake().job, "blocks.0", COSTS, SETTINGS)
+    return Menu(runs(), "blocks.0", COSTS)
 
 
 def treatment(*regions: tuple[str, tuple[str, ...]]) -> Treatment:
@@ -134,7 +135,7 @@ def test_a_whole_update_keeps_and_replays_what_the_menu_says() -> None:
     ops of the replays cost what it says."""
 
     def ran(one: Treatment) -> tuple[int, float]:
-        run = fake().run(on_both_blocks(one), SETTINGS)
+        run = runs().update.run(on_both_blocks(one), SETTINGS)
         backward = next(number for number, label in run.trace.marks if label == "backward")
         return run.trace.alive[backward - 1], COSTS.of(run.replayed)
 
@@ -155,9 +156,7 @@ def test_a_whole_update_keeps_and_replays_what_the_menu_says() -> None:
 def test_two_linear_layers_counted_by_hand() -> None:
     """GELU keeps the output of the first layer and makes what the second one keeps."""
     unit = 4 * BATCH * WIDTH
-    fake = FakeUpdate(mlps, OptimizerSettings())
-    with fake.mode:
-        found = Menu(fake.job, "blocks.1", COSTS, SETTINGS)
+    found = Menu(Runs(mlps, OptimizerSettings(), SETTINGS), "blocks.1", COSTS)
     by_way = {one.regions: one.option for one in found.treatments}
     assert found.input_bytes == unit
     assert by_way[()].stored == 2 * unit
@@ -179,5 +178,5 @@ class Spare(nn.Module):
 def test_a_block_that_is_never_called_is_said() -> None:
     job = Job(model=Spare(), batch=(torch.ones(1, 2),), blocks=("used", "spare"), tokens=1)
     with pytest.raises(LookupError, match="spare is not called in forward"):
-        Menu(job, "spare", COSTS, SETTINGS)
+        Alone(job, "spare", SETTINGS)
     assert not job.model.spare._forward_pre_hooks  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from recompute_core.checks.snapshot import fixed_update
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
 from recompute_core.meters.estimate import FakeUpdate
-from recompute_core.planner import costs, frontier
+from recompute_core.planner import costs, frontier, runs
 from recompute_core.planner.frontier import Point, undominated
 from recompute_core.planning import MEASURING, Wish, measured, plan, study_of
 from recompute_core.plans.anatomy import anatomy_of
@@ -54,14 +55,15 @@ def once() -> Iterator[None]:
             found[workload] = measure_costs(build, blocks, *rest)
         return found[workload]
 
-    def planner_once(build: Any, of: costs.Costs, *rest: Any) -> frontier.Planner:
+    def planner_once(on: runs.Runs, of: costs.Costs, *rest: Any) -> frontier.Planner:
         if id(of) not in planners:
-            planners[id(of)] = planner(build, of, *rest)
+            planners[id(of)] = planner(on, of, *rest)
         return planners[id(of)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(costs, "measure_costs", measured_once)
         patch.setattr(frontier, "Planner", planner_once)
+        patch.setattr(runs, "shared_runs", lambda *made: nullcontext(runs.Runs(*made)))
         yield
     torch.set_num_threads(threads)
 

@@ -6,7 +6,7 @@ import torch.profiler
 import torch.utils.checkpoint
 import torch.utils.flop_counter  # noqa: F401
 
-from ..checks import legality, parity, snapshot  # noqa: F401
-from ..meters import memory, timing  # noqa: F401
-from ..workloads import gpt  # noqa: F401
-from . import worker  # noqa: F401
+from .checks import legality, parity, snapshot  # noqa: F401
+from .meters import memory, timing  # noqa: F401
+from .studies import worker  # noqa: F401
+from .workloads import gpt  # noqa: F401
