@@ -167,6 +167,41 @@ def test_longer_sequences_are_estimated_and_the_server_stays_free_of_torch(
         assert json.load(answer)["torch_loaded"] is False
 
 
+RINGS = """() => {
+  const plot = document.querySelector('.js-plotly-plot');
+  const rings = (plot?.data ?? []).filter(trace => trace.marker?.symbol === 'circle-open');
+  return rings.reduce((points, trace) => points + trace.x.length, 0);
+}"""
+
+
+def test_the_best_plans_are_found_and_one_is_looked_at(
+    served: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, _, study = served
+    page = visitor().page()
+    page.goto(f"{address}/tradeoff?study={study}")
+    settle(page)
+    assert page.evaluate(RINGS) == 0
+    page.get_by_role("button", name="Find the best plans").click()
+    expect(page.get_by_text("Searching for plans at T=32 B=1")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("button", name="Search again")).to_be_visible(timeout=120_000)
+    settle(page)
+    assert page.evaluate(RINGS) >= 2
+    expect(page.get_by_text("Device: idle")).to_be_visible(timeout=20_000)
+    picked = page.get_by_role("combobox", name="Plan to measure")
+    picked.press("ArrowDown")
+    last = page.get_by_role("option").last
+    name = last.inner_text(timeout=10_000)
+    last.click()
+    expect(picked).to_have_value(name)
+    plan_map = page.get_by_role("region", name="What the plan does where")
+    expect(plan_map.locator("tbody tr")).to_have_count(2)
+    expect(plan_map).to_contain_text("recomputed")
+    expect(page.get_by_text("parts in 2 blocks:")).to_be_visible()
+    with urllib.request.urlopen(f"{address}/api/healthz", timeout=10) as answer:
+        assert json.load(answer)["torch_loaded"] is False
+
+
 def test_an_unknown_study_is_said_in_one_line(visitor: Visitor, served: tuple[str, Store, str]) -> None:
     page = visitor().page()
     page.goto(f"{served[0]}/tradeoff?study=20990101-000000-ffff")
