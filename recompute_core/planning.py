@@ -21,7 +21,6 @@ from .studies.admission import check_memory
 from .studies.driver import Listener, unheard
 
 if TYPE_CHECKING:
-    from .planner.costs import Costs
     from .planner.frontier import Planner, Point
     from .planner.runs import Runs
     from .workloads.job import Job
@@ -76,11 +75,10 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
         with torch.random.fork_rng([]), ExitStack() as stack:
             refusal = _refusal(spec, build(timed.blocks))
             runs = stack.enter_context(_runs(spec, partial(build, settings.blocks), wish))
-            costs = measure_costs(build, settings.blocks, spec.optimizer)
+            costs = measure_costs(build(timed.blocks), spec.optimizer)
             planner = Planner(runs, costs, max(LARGEST_OVERHEAD, wish.max_overhead or 0))
             if refusal:
-                plain = planner.plain
-                return _answer(settings, costs, names, wish, plain, plain, None, refusal)
+                return _answer(settings, planner, names, wish, planner.plain, None, refusal)
             named = _recipes(settings, wish)
             recipes = list(zip(named, planner.points(list(named.values())), strict=True))
             for name, regions in named.items():
@@ -91,7 +89,7 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
             points = points or [chosen or floor]
     finally:
         torch.set_num_threads(threads)
-    answer = _answer(settings, costs, names, wish, planner.plain, floor, chosen, sentence)
+    answer = _answer(settings, planner, names, wish, floor, chosen, sentence)
     return answer.model_copy(
         update={
             "verdict": "found" if chosen or wish.frontier else "none",
@@ -132,10 +130,9 @@ def _refusal(spec: StudySpec, job: "Job") -> str | None:
 
 def _answer(
     settings: WorkloadSettings,
-    costs: "Costs",
+    planner: "Planner",
     names: "_Names",
     wish: Wish,
-    plain: "Point",
     floor: "Point",
     chosen: "Point | None",
     sentence: str,
@@ -148,12 +145,12 @@ def _answer(
         max_overhead=wish.max_overhead,
         workload=settings.model_dump(mode="json"),
         shape_key=shape_key(settings),
-        state_bytes=plain.estimate.state_bytes,
-        plain_s=costs.plain_s,
-        plain=names.named(plain),
+        state_bytes=planner.plain.estimate.state_bytes,
+        plain_s=planner.plain_s,
+        plain=names.named(planner.plain),
         floor=names.named(floor),
         chosen=names.named(chosen) if chosen else None,
-        points=(names.named(plain),),
+        points=(names.named(planner.plain),),
     )
 
 

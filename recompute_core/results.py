@@ -398,7 +398,7 @@ class PlanResult(Record):
     state_bytes: int
     """Alive between updates; no plan changes it."""
     plain_s: float
-    """Seconds of a plain update on this machine, drawn on from one and two blocks."""
+    """Seconds of a plain update's ops on this machine, timed one by one in a stack of two blocks."""
     plain: PlanPoint
     floor: PlanPoint
     """The lowest peak that was found."""

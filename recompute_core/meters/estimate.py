@@ -6,6 +6,7 @@ inside itself (convolutions, mostly) is below any dispatch mode and is not seen.
 """
 
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -44,7 +45,10 @@ class Run:
     estimate: Estimate
     trace: Trace
     """Bytes alive above the state after each op; times are numbers of ops."""
-    replayed: "tuple[Signature, ...]"
+    ops: "Ops"
+    """Those of the whole update."""
+    replayed: "Ops"
+    """Those that ran in replays."""
 
 
 class FakeUpdate:
@@ -59,8 +63,8 @@ class FakeUpdate:
             self._state = state_tensors(self.job, self._optimizer)
             with LiveBytes(self._state) as step:
                 self._optimizer.step()
-        self._step = step.samples
-        """Bytes alive after each op of the optimizer's step: the same under every plan, so run once."""
+        self._step = step
+        """The optimizer's step: the same under every plan, so it runs once."""
         self.state_bytes = storage_bytes(self._state)
 
     def run(self, regions: Regions, settings: CheckpointSettings) -> "Run":
@@ -103,7 +107,7 @@ class FakeUpdate:
             peak_at=where,
             timeline=timeline,
         )
-        return Run(estimate, trace, tuple(live.replayed))
+        return Run(estimate, trace, live.ops, live.replayed)
 
 
 _KINDS = ("blocks", "outside", "backward", "optimizer")
@@ -122,6 +126,8 @@ def _kind(label: str, before: str) -> str:
 
 Signature = tuple[str, tuple[tuple[tuple[int, ...], tuple[int, ...], torch.dtype], ...]]
 """An op with the shape, strides and dtype of each tensor it is given: what its cost depends on."""
+Ops = Counter[Signature]
+"""Ops, and how often each ran."""
 
 
 def signature(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Signature:
@@ -140,8 +146,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Storages of the `known` tensors are there already and do not count. `alive` after every op is kept
     in `samples`; `kind` files what is made from now on under one name (what a replay makes belongs to
-    `blocks`), `at_peak` says how the highest moment was made up, and `replayed` are the ops that ran in
-    replays, by `signature`.
+    `blocks`), `at_peak` says how the highest moment was made up; `ops` are all that ran,
+    `replayed` those that ran in replays.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
@@ -151,7 +157,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.kind = ""
         self.by_kind: dict[str, int] = {}
         self.at_peak: dict[str, int] = {}
-        self.replayed: list[Signature] = []
+        self.ops: Ops = Counter()
+        self.replayed: Ops = Counter()
         self._watched: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._peak = 0
         self._known = {storage_of(tensor) for tensor in known}
@@ -161,24 +168,26 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Highest moment since the start, in bytes."""
         return self._peak
 
-    def go_through(self, course: Iterable[int]) -> None:
-        """Take in ops that are known, by the bytes alive after each above those alive now."""
+    def go_through(self, other: "LiveBytes") -> None:
+        """Take in what another has counted, as if its ops were run again now."""
         before = 0
-        for alive in course:
+        for alive in other.samples:
             self._add(alive - before, self.kind)
             self.samples.append(self.alive)
             before = alive
         self._add(-before, self.kind)
+        self.ops += other.ops
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is torch.ops.prim.device.default:
             return func(*args)
-        kind = self.kind
+        kind, op = self.kind, signature(func, args, kwargs)
+        self.ops[op] += 1
         if is_replaying():
             kind = "blocks"
-            self.replayed.append(signature(func, args, kwargs))
+            self.replayed[op] += 1
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..meters.estimate import LiveBytes, Signature
+from ..meters.estimate import LiveBytes, Ops
 from ..plans.apply import applied
 from ..plans.names import Regions
 from ..spec import CheckpointSettings, Region
@@ -27,7 +27,7 @@ class AloneRun:
     """Bytes kept from its forward to its backward."""
     peak: int
     """Highest moment of its backward, what is stored and the arriving gradient included."""
-    replayed: tuple[Signature, ...]
+    replayed: Ops
 
 
 class Alone:
@@ -65,7 +65,7 @@ class Alone:
         return AloneRun(
             stored=stored - self.input_bytes,
             peak=max(live.samples[begun:]) - self.input_bytes,
-            replayed=tuple(live.replayed),
+            replayed=live.replayed,
         )
 
 

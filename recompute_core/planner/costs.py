@@ -1,13 +1,14 @@
-"""What each op of an update costs on this machine, from steps that are timed op by op.
+"""What each op of an update costs on this machine, from updates that are timed op by op.
 
-A stack of equal blocks is timed at one and at two blocks, one model after the other, and drawn on from
-there: 96 blocks take no longer than 2 and need no more memory.
+A stack of equal blocks is timed at two blocks: 96 take no longer and need no more memory. An update's
+seconds are those of its ops added up, so that what a replay adds and what it is added to come from the
+same moments of the machine.
 """
 
 import gc
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -20,58 +21,32 @@ from ..workloads.job import Job
 from ..workloads.update import allocate_state, make_optimizer, update
 
 _ROUNDS, _FEWEST, _PATIENCE_S = 3, 2, 2.0
-"""Updates timed of one kind: three, or two where these have taken that long."""
+"""Updates that are timed: three, or two where these have taken that long."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of a plain update, and of each op in it."""
+    """Seconds of each op of a plain update."""
 
-    plain_s: float
     ops: dict[Signature, float]
 
-    def of(self, ops: Iterable[Signature]) -> float:
-        """Seconds of these ops; one that a plain update does not have counts as nothing."""
-        return sum(self.ops.get(op, 0.0) for op in ops)
+    def of(self, ops: Mapping[Signature, int]) -> float:
+        """Seconds of so many of these ops; one that a plain update does not have counts as nothing."""
+        return sum(count * self.ops.get(op, 0.0) for op, count in ops.items())
 
 
-def measure_costs(build: Callable[[int], Job], blocks: int, optimizer: OptimizerSettings) -> Costs:
-    """Costs of a model of `blocks` equal blocks on the CPU; `build(n)` makes the job with n of them."""
-    plain_s = []
-    for count in (blocks,) if blocks <= 2 else (1, 2):
-        stack = _Stack(build(count), optimizer)
-        plain_s.append(median(stack.rounds()))
-    timer = _Timer()
-    with timer:
-        stack.rounds()
-    one_block_s = max(0.0, plain_s[-1] - plain_s[0])
-    return Costs(
-        plain_s=plain_s[-1] + max(0, blocks - 2) * one_block_s,
-        ops={key: median(spent) for key, spent in timer.spent.items()},
-    )
-
-
-class _Stack:
-    """A job that has been warmed up."""
-
-    def __init__(self, job: Job, optimizer: OptimizerSettings) -> None:
-        self._job, self._optimizer = job, make_optimizer(job.model, optimizer)
-        allocate_state(self._optimizer)
-        self.seconds()
-
-    def rounds(self) -> list[float]:
-        """Seconds of several updates."""
-        taken: list[float] = []
-        while len(taken) < (_ROUNDS if sum(taken) < _PATIENCE_S else _FEWEST):
-            taken.append(self.seconds())
-        return taken
-
-    def seconds(self) -> float:
-        """Of one update."""
+def measure_costs(job: Job, optimizer: OptimizerSettings) -> Costs:
+    """Time the ops of a job on the CPU; its weights move."""
+    adamw = make_optimizer(job.model, optimizer)
+    allocate_state(adamw)
+    update(job, adamw)
+    timer, rounds, started = _Timer(), 0, time.perf_counter()
+    while rounds < (_ROUNDS if time.perf_counter() - started < _PATIENCE_S else _FEWEST):
         gc.collect()
-        started = time.perf_counter()
-        update(self._job, self._optimizer)
-        return time.perf_counter() - started
+        with timer:
+            update(job, adamw)
+        rounds += 1
+    return Costs({op: median(spent) for op, spent in timer.spent.items()})
 
 
 class _Timer(TorchDispatchMode):  # type: ignore[no-untyped-call]

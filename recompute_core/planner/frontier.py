@@ -50,13 +50,15 @@ class Planner:
     def __init__(self, runs: Runs, costs: Costs, largest_overhead: float = LARGEST_OVERHEAD) -> None:
         self._runs, self._costs = runs, costs
         self._points: dict[Regions, Point] = {}
-        ((self.plain, plain_run),) = self._run([()])
+        (plain_run,) = runs.whole([()])
+        self.plain_s = costs.of(plain_run.ops)
+        self.plain = self._kept((), plain_run)
         menu = Menu(runs, runs.update.job.blocks[0], costs)
         ways = [_Way(runs.update, menu, (), plain_run, 0.0)]
         for point, run in self._worthwhile_outside():
-            ways.append(_Way(runs.update, menu, point.regions, run, point.overhead * costs.plain_s))
+            ways.append(_Way(runs.update, menu, point.regions, run, point.overhead * self.plain_s))
         for way in ways:
-            way.limit(largest_overhead * costs.plain_s)
+            way.limit(largest_overhead * self.plain_s)
         self._ways = [way for way in ways if way.reaches_anything]
 
     def points(self, plans: Sequence[Regions]) -> list[Point]:
@@ -85,7 +87,7 @@ class Planner:
     def cheaper(self, overhead: float) -> Point:
         """The plan of the lowest peak whose overhead is at most this share of a plain update."""
         for way in self._ways:
-            for level in way.levels_within(overhead * self._costs.plain_s)[:_TRIES]:
+            for level in way.levels_within(overhead * self.plain_s)[:_TRIES]:
                 if self.points([way.regions(level)])[0].overhead <= overhead:
                     break
         fitting = [point for point in self._points.values() if point.overhead <= overhead]
@@ -103,12 +105,13 @@ class Planner:
         return undominated(self._points.values())
 
     def _run(self, plans: Sequence[Regions]) -> list[tuple[Point, Run]]:
-        found = []
-        for regions, run in zip(plans, self._runs.whole(plans), strict=True):
-            overhead = self._costs.of(run.replayed) / self._costs.plain_s
-            self._points[regions] = Point(regions, run.estimate, overhead)
-            found.append((self._points[regions], run))
-        return found
+        runs = self._runs.whole(plans)
+        return [(self._kept(regions, run), run) for regions, run in zip(plans, runs, strict=True)]
+
+    def _kept(self, regions: Regions, run: Run) -> Point:
+        """A plan that has been run, among the points."""
+        point = Point(regions, run.estimate, self._costs.of(run.replayed) / self.plain_s)
+        return self._points.setdefault(regions, point)
 
     def _search(self, peak: int, tries: int) -> None:
         """Leave the plan of the least overhead for a budget among the points."""

@@ -215,7 +215,7 @@ class _Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 number=self._seen[op, self._part],
                 number_in_block=self._seen[op, "*"],
                 bytes=sum(made[key].untyped_storage().nbytes() for key in made.keys() - before),
-                cost_s=self._costs.of([signature(func, args, kwargs)]),
+                cost_s=self._costs.of({signature(func, args, kwargs): 1}),
             )
         )
         self._seen[op, self._part] += 1

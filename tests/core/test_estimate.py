@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from recompute_core.errors import InputError
-from recompute_core.meters.estimate import FakeUpdate, LiveBytes, Run, is_replaying
+from recompute_core.meters.estimate import FakeUpdate, LiveBytes, Ops, Run, is_replaying
 from recompute_core.meters.memory import measure_memory
 from recompute_core.meters.saved import SavedBytes
 from recompute_core.plans.anatomy import anatomy_of
@@ -252,12 +252,23 @@ def test_only_replays_are_replayed() -> None:
     none, first, both = (
         ran(build, each(*blocks)).replayed for blocks in ((), ("blocks.0",), ("blocks.0", "blocks.1"))
     )
-    assert none == ()
+    assert not none
     assert both == first + first  # the blocks are alike
-    products = [op for op, _ in first if op == "aten.mm.default"]
-    assert len(products) == 6  # early stop: of the seven, nobody needs the last
+    assert _products(first) == 6  # early stop: of the seven, nobody needs the last
     whole = ran(build, each("blocks.0"), CheckpointSettings(early_stop=False)).replayed
-    assert [op for op, _ in whole].count("aten.mm.default") == 7
+    assert _products(whole) == 7
+
+
+def test_what_a_plan_replays_is_what_it_runs_beyond_plain() -> None:
+    plain, both = (ran(BUILDS["gpt"], each(*blocks)) for blocks in ((), ("blocks.0", "blocks.1")))
+    more = both.ops - plain.ops
+    products = _products(more)
+    assert products == _products(both.replayed) == 12
+    assert plain.ops.total() > 100
+
+
+def _products(ops: Ops) -> int:
+    return sum(count for (op, _), count in ops.items() if op == "aten.mm.default")
 
 
 # --- the counter ----------------------------------------------------------------------------------

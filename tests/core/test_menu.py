@@ -36,7 +36,7 @@ class MadeUp(dict[Signature, float]):
         return SECONDS.get(op[0], 1)
 
 
-COSTS = Costs(plain_s=1000.0, ops=MadeUp())
+COSTS = Costs(ops=MadeUp())
 
 
 @cache

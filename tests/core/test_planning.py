@@ -26,6 +26,7 @@ from recompute_core.results import Candidate, ParityPassed, PlanPoint, PlanResul
 from recompute_core.spec import CheckpointSettings, ReceiptsSettings, StudySpec
 from recompute_core.studies.admission import admit
 from recompute_core.workloads import build_blank
+from recompute_core.workloads.job import Job
 from tests.core import records as make
 from tests.core.toys import SMALL
 
@@ -49,10 +50,10 @@ def once() -> Iterator[None]:
     found: dict[str, costs.Costs] = {}
     planners: dict[int, frontier.Planner] = {}
 
-    def measured_once(build: Any, blocks: int, *rest: Any) -> costs.Costs:
-        workload = type(build(blocks).model).__name__
+    def measured_once(job: Job, *rest: Any) -> costs.Costs:
+        workload = type(job.model).__name__
         if workload not in found:
-            found[workload] = measure_costs(build, blocks, *rest)
+            found[workload] = measure_costs(job, *rest)
         return found[workload]
 
     def planner_once(on: runs.Runs, of: costs.Costs, *rest: Any) -> frontier.Planner:

@@ -58,7 +58,7 @@ def test_the_optimizers_step_that_ran_once_is_that_of_every_update() -> None:
     live = LiveBytes(fake._state)
     with fake.mode, live:
         update(fake.job, fake._optimizer)
-    step = len(fake._step)
+    step = len(fake._step.samples)
     assert step > len(list(fake.job.model.parameters()))
     for plan in PLANS:
         trace = fake.run(plan, CheckpointSettings()).trace
