@@ -73,8 +73,9 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
     try:
         torch.set_num_threads(spec.threads or threads)
         with torch.random.fork_rng([]), ExitStack() as stack:
-            refusal = _refusal(spec, build(timed.blocks))
             runs = stack.enter_context(_runs(spec, partial(build, settings.blocks), wish))
+            refusal = _refusal(spec, build(timed.blocks))
+            runs.settle()
             costs = measure_costs(build(timed.blocks), spec.optimizer)
             planner = Planner(runs, costs, max(LARGEST_OVERHEAD, wish.max_overhead or 0))
             if refusal:

@@ -50,11 +50,10 @@ class Planner:
     def __init__(self, runs: Runs, costs: Costs, largest_overhead: float = LARGEST_OVERHEAD) -> None:
         self._runs, self._costs = runs, costs
         self._points: dict[Regions, Point] = {}
-        (plain_run,) = runs.whole([()])
-        self.plain_s = costs.of(plain_run.ops)
-        self.plain = self._kept((), plain_run)
+        self.plain_s = costs.of(runs.plain.ops)
+        self.plain = self._kept((), runs.plain)
         menu = Menu(runs, runs.update.job.blocks[0], costs)
-        ways = [_Way(runs.update, menu, (), plain_run, 0.0)]
+        ways = [_Way(runs.update, menu, (), runs.plain, 0.0)]
         for point, run in self._worthwhile_outside():
             ways.append(_Way(runs.update, menu, point.regions, run, point.overhead * self.plain_s))
         for way in ways:
@@ -68,12 +67,12 @@ class Planner:
 
     def floor(self) -> Point:
         """The plan of the lowest peak that is found within the largest overhead."""
-        self.points([way.regions(way.lowest) for way in self._ways])
+        self.points(self._lowest())
         return min(self._points.values(), key=lambda point: (point.peak, point.overhead))
 
     def expect(self, peaks: Iterable[int]) -> None:
         """Run what `within` tries first at each of these peaks, several at a time."""
-        self.points([regions for peak in peaks for regions in islice(self._tries(peak, 1), 1)])
+        self.points(self._first_tries(peaks))
 
     def within(self, peak: int) -> Point | None:
         """The plan of the least overhead found whose peak is at most `peak` bytes, or None.
@@ -95,14 +94,20 @@ class Planner:
 
     def frontier(self) -> list[Point]:
         """Plans that none of those run so far beats, from plain to the lowest peak, evenly spread."""
-        most = 12 if len(self._runs.update.job.blocks) <= 24 else 8
-        state, floor = self.plain.estimate.state_bytes, self.floor()
-        spans = np.geomspace(floor.peak - state, self.plain.peak - state, most)[1:-1]
+        most = 12 if len(self._runs.update.job.blocks) <= 24 else 7
+        state, lowest = self.plain.estimate.state_bytes, min(way.promised for way in self._ways)
+        spans = np.geomspace(max(lowest - state, 1), self.plain.peak - state, most)[1:-1]
         peaks = [state + int(span) for span in spans]
-        self.expect(peaks)
+        self.points([*self._lowest(), *self._first_tries(peaks)])
         for peak in peaks:
             self._search(peak, 1)
         return undominated(self._points.values())
+
+    def _lowest(self) -> list[Regions]:
+        return [way.regions(way.lowest) for way in self._ways]
+
+    def _first_tries(self, peaks: Iterable[int]) -> list[Regions]:
+        return [regions for peak in peaks for regions in islice(self._tries(peak, 1), 1)]
 
     def _run(self, plans: Sequence[Regions]) -> list[tuple[Point, Run]]:
         runs = self._runs.whole(plans)
@@ -181,6 +186,11 @@ class _Way:
     def lowest(self) -> int:
         """The lowest level that any schedule reaches."""
         return int(np.flatnonzero(np.isfinite(self._costs))[0])
+
+    @property
+    def promised(self) -> int:
+        """The lowest peak of the whole update, as the chain adds it up."""
+        return self._base + self.lowest * self.step
 
     def level(self, peak: int) -> int:
         """The budget of the blocks, in steps, when the whole update may reach `peak` bytes."""

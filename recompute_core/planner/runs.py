@@ -1,12 +1,12 @@
-"""Updates and single blocks run on fake tensors, shared out among processes where there are many."""
+"""Updates and single blocks run on fake tensors, shared with helping processes where there are many."""
 
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property
 from typing import TypeVar
 
 from ..meters.estimate import FakeUpdate, Run
@@ -31,10 +31,24 @@ class Runs:
         optimizer: OptimizerSettings,
         checkpoint: CheckpointSettings,
         pool: Executor | None = None,
+        starting: Future[None] | None = None,
     ) -> None:
         self.update = FakeUpdate(build, optimizer)
+        self._starting = starting
         self._checkpoint, self._pool = checkpoint, pool
         self._blocks: dict[str, Alone] = {}
+
+    @cached_property
+    def plain(self) -> Run:
+        """The update without any plan."""
+        return _whole(self, ())
+
+    def settle(self) -> Run:
+        """Run plain while the helpers come up, then wait for them: the machine is quiet afterwards."""
+        plain = self.plain
+        if self._starting:
+            self._starting.exception()
+        return plain
 
     def whole(self, plans: Iterable[Regions]) -> list[Run]:
         """An update under each of the plans."""
@@ -53,12 +67,19 @@ class Runs:
 
     def _each(self, answer: Callable[["Runs", Q], A], questions: Iterable[Q]) -> list[A]:
         asked = list(questions)
-        if self._pool and len(asked) > 1:
-            try:
-                return list(self._pool.map(partial(_there, answer), asked))
-            except BrokenProcessPool:  # killed, out of memory: slower, and no less
-                self._pool = None
-        return [answer(self, one) for one in asked]
+        if self._pool is None or len(asked) < 2:
+            return [answer(self, one) for one in asked]
+        try:
+            promised = [self._pool.submit(_there, answer, one) for one in asked]
+            taken = {
+                number: answer(self, asked[number])  # from the end, until it meets the helpers
+                for number in reversed(range(len(asked)))
+                if promised[number].cancel()
+            }
+            return [taken[n] if n in taken else promised[n].result() for n in range(len(asked))]
+        except BrokenProcessPool:  # killed, out of memory: slower, and no less
+            self._pool = None
+            return self._each(answer, asked)
 
 
 def _whole(runs: Runs, plan: Regions) -> Run:
@@ -78,16 +99,21 @@ def _alone(runs: Runs, asked: tuple[str, Relative]) -> AloneRun:
 def shared_runs(
     build: Callable[[], Job], optimizer: OptimizerSettings, checkpoint: CheckpointSettings
 ) -> Iterator[Runs]:
-    """Runs with a process for every core, all of them ready; `build` must be picklable."""
-    count = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    """Runs that a process for every other core helps with; `build` is pickled."""
     made = (build, optimizer, checkpoint)
+    count = min(os.cpu_count() or 1, _MOST_PROCESSES) - 1
+    if count == 0:
+        yield Runs(*made)
+        return
     pool = ProcessPoolExecutor(count, fork_server(), initializer=_prepare, initargs=made)
+
+    def start() -> None:
+        for helper in [pool.submit(os.getpid) for _ in range(count)]:
+            helper.result()
+
     try:
-        ready = [pool.submit(os.getpid) for _ in range(count)]
-        runs = Runs(*made, pool)
-        for each in ready:
-            each.exception()
-        yield runs
+        with ThreadPoolExecutor(1) as beside:  # a fork server keeps its first caller waiting
+            yield Runs(*made, pool, beside.submit(start))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
