@@ -95,8 +95,10 @@ class Planner:
     def frontier(self) -> list[Point]:
         """Plans that none of those run so far beats, from plain to the lowest peak, evenly spread."""
         most = 12 if len(self._runs.update.job.blocks) <= 24 else 7
-        state, lowest = self.plain.estimate.state_bytes, min(way.promised for way in self._ways)
-        spans = np.geomspace(max(lowest - state, 1), self.plain.peak - state, most)[1:-1]
+        # A promise spares a round of runs, but leaves out the replay of modules outside the blocks.
+        floor = self._ways[0].promised if len(self._ways) == 1 else self.floor().peak
+        state = self.plain.estimate.state_bytes
+        spans = np.geomspace(floor - state, self.plain.peak - state, most)[1:-1]
         peaks = [state + int(span) for span in spans]
         self.points([*self._lowest(), *self._first_tries(peaks)])
         for peak in peaks:

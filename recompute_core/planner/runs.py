@@ -2,8 +2,16 @@
 
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cached_property
@@ -31,10 +39,11 @@ class Runs:
         optimizer: OptimizerSettings,
         checkpoint: CheckpointSettings,
         pool: Executor | None = None,
+        helpers: int = 0,
         starting: Future[None] | None = None,
     ) -> None:
         self.update = FakeUpdate(build, optimizer)
-        self._starting = starting
+        self._helpers, self._starting = helpers, starting
         self._checkpoint, self._pool = checkpoint, pool
         self._blocks: dict[str, Alone] = {}
 
@@ -70,16 +79,25 @@ class Runs:
         if self._pool is None or len(asked) < 2:
             return [answer(self, one) for one in asked]
         try:
-            promised = [self._pool.submit(_there, answer, one) for one in asked]
-            taken = {
-                number: answer(self, asked[number])  # from the end, until it meets the helpers
-                for number in reversed(range(len(asked)))
-                if promised[number].cancel()
-            }
-            return [taken[n] if n in taken else promised[n].result() for n in range(len(asked))]
+            return self._shared(answer, asked)
         except BrokenProcessPool:  # killed, out of memory: slower, and no less
             self._pool = None
             return self._each(answer, asked)
+
+    def _shared(self, answer: Callable[["Runs", Q], A], asked: list[Q]) -> list[A]:
+        """The helpers begin at one end, each with one more in its hands; this process at the other."""
+        assert self._pool is not None
+        left, given, found = deque(range(len(asked))), dict[Future[A], int](), dict[int, A]()
+        while left or given:
+            while left and len(given) < 2 * self._helpers:
+                number = left.popleft()
+                given[self._pool.submit(_there, answer, asked[number])] = number
+            if left:
+                number = left.pop()
+                found[number] = answer(self, asked[number])
+            for done in wait(given, timeout=0 if left else None, return_when=FIRST_COMPLETED).done:
+                found[given.pop(done)] = done.result()
+        return [found[number] for number in range(len(asked))]
 
 
 def _whole(runs: Runs, plan: Regions) -> Run:
@@ -113,7 +131,7 @@ def shared_runs(
 
     try:
         with ThreadPoolExecutor(1) as beside:  # a fork server keeps its first caller waiting
-            yield Runs(*made, pool, beside.submit(start))
+            yield Runs(*made, pool, count, beside.submit(start))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
