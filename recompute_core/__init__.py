@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .checks.blocks import check_blocks
     from .estimating import estimate
     from .gates import MemoryRun, release_failures
     from .planning import Wish, plan
@@ -20,6 +21,7 @@ __all__ = [
     "StudySpec",
     "Thresholds",
     "Wish",
+    "check_blocks",
     "estimate",
     "plan",
     "release_failures",
@@ -31,6 +33,7 @@ _HOMES = {
     "StudySpec": ".spec",
     "Thresholds": ".spec",
     "Wish": ".planning",
+    "check_blocks": ".checks.blocks",
     "estimate": ".estimating",
     "plan": ".planning",
     "release_failures": ".gates",

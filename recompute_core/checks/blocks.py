@@ -1,0 +1,379 @@
+"""Are these blocks of this model safe to recompute? Any model, any module; found by recomputing them.
+
+Plain against plain first; then recomputed against plain with early stop on and off (each hides what the
+other shows), under several seeds, in both variants, and with what training loops do between forward and
+backward. Never by class name, and never by "has randomness".
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from ..errors import InputError
+from ..plans.apply import Call
+from ..results import Comparison, Reason
+from ..spec import CheckpointSettings
+from ..workloads.update import seed_everything
+from . import causes, python_state
+from .causes import Trial
+from .report import SEVERITY, BlockReport, BlockVerdict, Saving
+from .step import (
+    Context,
+    Left,
+    Step,
+    Training,
+    Way,
+    copies_of,
+    gaps,
+    generators_kept,
+    not_finite,
+    run,
+    without,
+)
+
+SEEDS = (0, 1, 2)
+TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-3, "float16": 1e-3}
+"""Largest relative gap that passes, by the precision of the forward; the noise floor may raise it."""
+_NOISE_FACTOR = 4.0
+
+Progress = Callable[[str], None]
+
+
+def check_blocks(
+    model: nn.Module | Callable[[], nn.Module],
+    inputs: Any,
+    blocks: Sequence[str],
+    loss_fn: Callable[[Any], Tensor],
+    *,
+    rng: Literal["preserve", "ignore"] = "preserve",
+    variant: Literal["call", "forward"] = "call",
+    autocast: torch.dtype | str | None = None,
+    forward_context: Context | None = None,
+    step: Step | None = None,
+    checkpoint: Call | None = None,
+    candidate: Callable[[], nn.Module] | None = None,
+    progress: Progress | None = None,
+) -> BlockReport:
+    """Check whether recomputing `blocks` gives the same gradients and leaves the same state.
+
+    `model` is a module or, better, a function that builds one (a copy shares what its hooks refer to).
+    `inputs` are its arguments: a tuple or list, a mapping of keyword arguments, or one tensor. `blocks`
+    are FQNs, `""` the model itself; `loss_fn` takes the model's output. `autocast` is the dtype of an
+    autocast around forward and loss; `forward_context` makes any other context around them. Both are
+    left before backward, as training loops do. `step(model, inputs, loss_fn) -> (output, loss)` replaces
+    forward and backward as a whole; `checkpoint(function, *args, **kwargs)` replaces torch's
+    non-reentrant checkpoint by your own; `candidate` builds the same model recomputing by itself (a helper of
+    its own, a trainer's switch, a compiler's budget), and is compared as it is. `progress` is told what
+    runs.
+
+    The model is left as it was found. A block costs at most 24 training steps. Raises InputError for a
+    block that the model does not have and for options that do not exist.
+    """
+    settings = _settings(rng, variant)
+    dtype = _dtype(autocast)
+    build = copies_of(model) if isinstance(model, nn.Module) else model
+    training = Training(
+        build, inputs, loss_fn, _context(dtype, forward_context, inputs), step, candidate
+    )
+    with generators_kept():
+        first = model if isinstance(model, nn.Module) else _built(build)
+        names = _checked_blocks(first, blocks)
+        functions = (training.loss_fn, training.context, training.step)
+        restore = python_state.remembered(python_state.places(first, functions).values())
+        tolerance = TOLERANCES[str(dtype or torch.float32).removeprefix("torch.")]
+        check = _Check(
+            training, names, settings, checkpoint, tolerance, restore, progress or (lambda _: None)
+        )
+        try:
+            return check.report()
+        finally:
+            restore()
+
+
+def _built(build: Callable[[], nn.Module]) -> nn.Module:
+    seed_everything(0)
+    model = build()
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"model: expected a module or a function that builds one, got {type(model).__name__}"
+        )
+    return model
+
+
+def _settings(rng: str, variant: str) -> CheckpointSettings:
+    for name, value, known in (
+        ("rng", rng, ("preserve", "ignore")),
+        ("variant", variant, ("call", "forward")),
+    ):
+        if value not in known:
+            raise InputError(f"{name}: expected {' or '.join(known)}, got {value!r}")
+    return CheckpointSettings(rng=rng, variant=variant)
+
+
+def _dtype(autocast: torch.dtype | str | None) -> torch.dtype | None:
+    dtype = getattr(torch, autocast, None) if isinstance(autocast, str) else autocast
+    if autocast is not None and dtype not in (torch.bfloat16, torch.float16):
+        raise InputError(f"autocast: expected bfloat16 or float16, got {autocast!r}")
+    return dtype
+
+
+def _context(dtype: torch.dtype | None, inner: Context | None, inputs: Any) -> Context:
+    kinds = [leaf.device.type for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
+
+    def entered() -> Any:
+        stack = ExitStack()
+        if dtype is not None:
+            stack.enter_context(torch.autocast((kinds or ["cpu"])[0], dtype=dtype))
+        stack.enter_context(inner() if inner else nullcontext())
+        return stack
+
+    return entered
+
+
+def _checked_blocks(model: nn.Module, blocks: Sequence[str]) -> tuple[str, ...]:
+    """The blocks in the order of the model, outer before inner."""
+    if isinstance(blocks, str):
+        raise InputError(f"blocks: expected a list of FQNs, got the text {blocks!r}")
+    if not blocks:
+        raise InputError("blocks: expected at least one FQN")
+    order = [name for name, _ in model.named_modules()]
+    for name in blocks:
+        if name not in order:
+            known = ", ".join(n for n in order if n and n.count(".") <= name.count("."))[:200]
+            raise InputError(f"blocks: the model has no module {name!r}; it has {known}")
+    return tuple(sorted(dict.fromkeys(blocks), key=order.index))
+
+
+@dataclass
+class _Check:
+    training: Training
+    blocks: tuple[str, ...]
+    settings: CheckpointSettings
+    own: Call | None
+    tolerance: float
+    restore: Callable[[], None]
+    """Puts back what the model shares with the outside, before every step."""
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.steps = 0
+        self._plain: dict[Way, Left] = {}
+        self.warnings: list[str] = []
+        self.gap: float | None = 0.0
+        self._noise = 0.0
+        self._ignored: frozenset[str] = frozenset()
+
+    @property
+    def _ours(self) -> bool:
+        """Whether it is our checkpoint that recomputes, whose settings can be changed."""
+        return self.own is None and self.training.candidate is None
+
+    def report(self) -> BlockReport:
+        """Everything, cheapest question first."""
+        plain = self._run(Way(), watched=self.blocks)
+        self._plain[Way()] = plain
+        noise: float | None = None
+        saving: Saving | None = None
+        if plain.error is not None:
+            verdicts = self._no_baseline(plain)
+        elif not plain.has_graph:
+            verdicts = [self._verdict(b, "no_saving", causes.no_graph(b)) for b in self.blocks]
+        else:
+            again = self._run(Way(), watched=self.blocks)
+            noise = Comparison(gaps=gaps(plain, again)).largest_relative_gap
+            self._note_baseline(plain)
+            if noise is None or noise > self.tolerance:
+                verdicts = causes.not_deterministic(self.blocks, plain, again, noise)
+            else:
+                self.tolerance, self._noise = max(self.tolerance, _NOISE_FACTOR * noise), noise
+                self._ignored = frozenset(causes.changed_state(plain, again))
+                verdicts, saving = self._against_plain(plain)
+        return BlockReport(
+            blocks=tuple(verdicts),
+            tolerance=self.tolerance,
+            noise_floor=noise,
+            largest_relative_gap=self.gap,
+            saving=saving,
+            steps=self.steps,
+            warnings=tuple(self.warnings),
+        )
+
+    def _note_baseline(self, plain: Left) -> None:
+        odd = not_finite(plain)
+        if odd:
+            self.warnings.append(
+                f"plain itself is not finite ({', '.join(odd[:3])}{' …' if len(odd) > 3 else ''}): "
+                "compared by the pattern of NaN and infinities, and in what is finite"
+            )
+
+    # --- plain raises ------------------------------------------------------------------------
+
+    def _no_baseline(self, plain: Left) -> list[BlockVerdict]:
+        """Plain raises; where only the user's step makes it, a silent recompute is the worse fault."""
+        assert plain.error is not None
+        if self.training.step is not None:
+            usual = Training(
+                self.training.build, self.training.inputs, self.training.loss_fn, self.training.context
+            )
+            found = self._run(self._way(self.blocks))
+            if found.error is None and self._run(Way(), of=usual).error is None:
+                self.gap = None
+                return [
+                    self._verdict(b, "parity_fail", causes.plain_refuses(b, plain.error))
+                    for b in self.blocks
+                ]
+        return [self._verdict(b, "error", causes.plain_raises(b, plain.error)) for b in self.blocks]
+
+    # --- recomputed against plain ------------------------------------------------------------
+
+    def _against_plain(self, plain: Left) -> tuple[list[BlockVerdict], Saving | None]:
+        together = self._trials(self.blocks)
+        failed = next((trial for trial in together if trial.failed), None)
+        if failed is None:
+            return self._all_equal(plain, together)
+        verdicts = []
+        for block in self.blocks:
+            whole = len(self.blocks) == 1 or self.training.candidate is not None
+            alone = together if whole else self._trials((block,))
+            wrong = [trial for trial in alone if trial.failed]
+            if wrong:
+                verdicts.append(self._diagnosed(block, wrong, alone))
+            else:
+                depends = causes.conditions(block, plain, [], self.settings)
+                verdicts.append(BlockVerdict(block=block, verdict="legal", conditions=depends))
+        if all(one.verdict == "legal" for one in verdicts):  # only together
+            reason = causes.explain(self.blocks[-1], failed, plain, self.settings, together=self.blocks)
+            verdicts[-1] = self._verdict(self.blocks[-1], failed.verdict, reason)
+        return verdicts, None
+
+    def _trials(self, blocks: tuple[str, ...]) -> list[Trial]:
+        """Recomputed steps in the order in which faults are usually seen; an error ends it."""
+        base = self._way(blocks)
+        ways = [base]
+        if self._ours:
+            ways.append(without(base, early_stop=False))
+        ways += [without(base, seed=seed) for seed in SEEDS[1:]]
+        if self.training.step is None:
+            ways.append(without(base, loop="two_forwards"))
+        trials: list[Trial] = []
+        for way in ways:
+            reference = self._reference(way)
+            if reference is None:
+                continue
+            trials.append(self._trial(way, reference))
+            if trials[-1].verdict == "error":
+                break
+        return trials
+
+    def _trial(self, way: Way, reference: Left) -> Trial:
+        trial = self._compared(way, reference)
+        if trial.gap is None or self.gap is None:
+            self.gap = None
+        else:
+            self.gap = max(self.gap, trial.gap)
+        return trial
+
+    def _compared(self, way: Way, reference: Left) -> Trial:
+        found = self._run(way)
+        return Trial(way, reference, found, self.tolerance, self._noise, self._ignored)
+
+    def _reference(self, way: Way) -> Left | None:
+        """Plain under the same seed and in the same loop; None where plain itself cannot do it."""
+        if way.plain not in self._plain:
+            self._plain[way.plain] = self._run(way.plain)
+        found = self._plain[way.plain]
+        return None if found.error is not None else found
+
+    def _diagnosed(self, block: str, wrong: list[Trial], trials: list[Trial]) -> BlockVerdict:
+        """One more step or two, to name the cause."""
+        trial = max(wrong, key=lambda one: SEVERITY.index(one.verdict))
+        base, others = trial.way, dict[str, Trial]()
+        if trial.verdict == "parity_fail" or trial.verdict == "error":
+            for name, way in self._remedies(base):
+                reference = self._reference(way)
+                if reference is not None:
+                    others[name] = self._compared(way, reference)
+        plain = self._plain[Way()]
+        reasons = causes.explain(block, trial, plain, self.settings, remedies=others)
+        return self._verdict(block, trial.verdict, reasons)
+
+    def _remedies(self, base: Way) -> list[tuple[str, Way]]:
+        found: list[tuple[str, Way]] = []
+        if self.training.step is None and base.loop == "plain":
+            found.append(("context", without(base, loop="context_kept")))
+        if self._ours:
+            found.append(("early_stop", without(base, early_stop=not base.settings.early_stop)))
+            other = "forward" if base.settings.variant == "call" else "call"
+            found.append(("variant", without(base, variant=other)))
+        return found
+
+    # --- all equal ---------------------------------------------------------------------------
+
+    def _all_equal(self, plain: Left, trials: list[Trial]) -> tuple[list[BlockVerdict], Saving]:
+        base = self._way(self.blocks)
+        conditions: list[tuple[str, Trial]] = []
+        if self._ours:
+            other = "forward" if self.settings.variant == "call" else "call"
+            ways = {"variant": without(base, variant=other)}
+        else:
+            ways = {}
+        if self.training.step is None:
+            ways["mode"] = without(base, loop="eval_before_backward")
+            ways["step_in_backward"] = without(base, loop="step_in_backward")
+        for name, way in ways.items():
+            reference = self._reference(way)
+            if reference is not None:
+                trial = self._compared(way, reference)
+                if trial.failed:
+                    conditions.append((name, trial))
+        saving = self._saving(base)
+        flat = saving.none and saving.is_telling
+        verdicts = []
+        for block in self.blocks:
+            depends = causes.conditions(block, plain, conditions, self.settings)
+            why = causes.no_saving(block, saving) if saving.none else ()
+            verdicts.append(
+                BlockVerdict(
+                    block=block,
+                    verdict="no_saving" if flat else "legal",
+                    reasons=why if flat else (),
+                    conditions=depends if flat else (*depends, *why),
+                )
+            )
+        return verdicts, saving
+
+    def _saving(self, base: Way) -> Saving:
+        plain = self._run(Way(), metered=True)
+        recomputed = self._run(base, metered=True)
+        return Saving(
+            plain_held_bytes=plain.held_bytes,
+            recomputed_held_bytes=recomputed.held_bytes,
+            plain_peak_bytes=plain.peak_bytes,
+            recomputed_peak_bytes=recomputed.peak_bytes,
+        )
+
+    # --- running -----------------------------------------------------------------------------
+
+    def _way(self, blocks: tuple[str, ...]) -> Way:
+        return Way(blocks, self.settings, self.own)
+
+    def _run(
+        self,
+        way: Way,
+        watched: tuple[str, ...] = (),
+        metered: bool = False,
+        of: Training | None = None,
+    ) -> Left:
+        self.steps += 2 if way.loop == "two_forwards" else 1
+        self.progress(causes.said(way, self.steps))
+        self.restore()
+        return run(of or self.training, way, watched, metered)
+
+    def _verdict(self, block: str, verdict: Any, reasons: Reason | tuple[Reason, ...]) -> BlockVerdict:
+        listed = reasons if isinstance(reasons, tuple) else (reasons,)
+        return BlockVerdict(block=block, verdict=verdict, reasons=listed)

@@ -1,0 +1,443 @@
+"""One training step of anybody's model, plain or with blocks recomputed, and all that it leaves."""
+
+import copy
+import random
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
+
+from ..errors import InputError
+from ..meters.estimate import LiveBytes
+from ..plans.apply import Call, Wrap, applied, shadowed
+from ..results import Gap
+from ..spec import CheckpointSettings, Region
+from ..workloads.device import is_out_of_memory
+from ..workloads.update import seed_everything
+from . import python_state
+from .snapshot import Snapshot, compare
+
+Context = Callable[[], AbstractContextManager[Any]]
+Step = Callable[[nn.Module, Any, Callable[[Any], Tensor]], tuple[Any, Tensor]]
+"""The user's own forward and backward: `(model, inputs, loss_fn) -> (output, loss)`."""
+Loop = Literal["plain", "two_forwards", "context_kept", "eval_before_backward", "step_in_backward"]
+"""What a training loop does between forward and backward; `plain` leaves the contexts and goes on."""
+
+_RATE = 0.1
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained: every step starts from a fresh model and fresh inputs."""
+
+    build: Callable[[], nn.Module]
+    inputs: Any
+    loss_fn: Callable[[Any], Tensor]
+    context: Context
+    """Around forward and loss; left before backward."""
+    step: Step | None = None
+    candidate: Callable[[], nn.Module] | None = None
+    """Builds the same model recomputing by itself; stands in for a plan put on by us."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one step is run."""
+
+    blocks: tuple[str, ...] = ()
+    """Recomputed, outer before inner; none is plain."""
+    settings: CheckpointSettings = field(default_factory=CheckpointSettings)
+    own: Call | None = None
+    """The user's checkpoint function, called as `own(function, *args, **kwargs)`."""
+    seed: int = 0
+    loop: Loop = "plain"
+
+    @property
+    def plain(self) -> "Way":
+        """The step that this one is compared with."""
+        return Way(seed=self.seed, loop=self.loop)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a step left behind."""
+
+    error: Exception | None
+    raised_in: Literal["forward", "backward"] | None
+    has_graph: bool
+    """Whether the loss required a gradient."""
+    tensors: Snapshot
+    state: dict[str, Any]
+    """Python state by place (`python_state.contents`)."""
+    names: dict[str, str]
+    """How each place is called in a sentence."""
+    hooks: tuple[str, ...]
+    """FQNs of the modules that have forward hooks."""
+    calls: "dict[str, BlockCall]"
+    """The first call of each watched block."""
+    held_bytes: int = 0
+    peak_bytes: int = 0
+
+
+@dataclass
+class BlockCall:
+    """What is seen of a block's first call in a step."""
+
+    drawn: set[str]
+    """Random generators it moved: torch, random, numpy."""
+    given: str
+    """Digest of its arguments."""
+    gave: str
+    """Digest of its output."""
+    arguments: list[tuple[Tensor, int]]
+    """Tensors it was given, with their versions after the call."""
+    changed_inside: bool
+    """Whether the call changed an argument in place, tensor or container."""
+    changed_later: bool = False
+    """Whether an argument was changed between the call and backward."""
+
+
+def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bool = False) -> Left:
+    """One step from a fresh model; an exception in it is kept, running out of memory is raised."""
+    seed_everything(0)
+    by_itself = training.candidate is not None and bool(way.blocks)
+    model = training.candidate() if training.candidate and by_itself else training.build()
+    inputs = tree_map(_fresh, training.inputs)
+    leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
+    optimizer = _optimizer(model)
+    plan = () if by_itself else way.blocks
+    regions = tuple(Region.model_construct(modules=(name,), keep=()) for name in plan)
+    calls: dict[str, BlockCall] = {}
+    progress = _Progress(calls)
+    known = [*model.parameters(), *model.buffers(), *leaves]
+    meter = LiveBytes(known) if metered else None
+    error: Exception | None = None
+    output = loss = None
+    with ExitStack() as stack:
+        stack.enter_context(_watching(model, watched, calls))
+        stack.enter_context(_applied(model, regions, way))
+        if way.loop == "step_in_backward":
+            stack.enter_context(_stepping_in_backward(model))
+        seed_everything(way.seed)
+        if meter is not None:
+            stack.enter_context(meter)
+        try:
+            if training.step is not None and way.loop == "plain":
+                output, loss = training.step(model, inputs, training.loss_fn)
+            else:
+                output, loss = _LOOPS[way.loop](training, model, inputs, progress, meter)
+        except Exception as raised:
+            if is_out_of_memory(raised):
+                raise
+            error = raised
+    has_graph = loss is None or bool(loss.requires_grad)
+    tensors: Snapshot = {}
+    if error is None and output is not None and loss is not None:
+        tensors = _tensors(model, output, loss, leaves)
+        if optimizer is not None and way.loop != "step_in_backward":
+            optimizer.step()
+        tensors |= {f"weight/{name}": _dense(p) for name, p in model.named_parameters()}
+    found = python_state.places(model, (training.loss_fn, training.context, training.step))
+    return Left(
+        error=error,
+        raised_in=None if error is None else progress.phase,
+        has_graph=has_graph,
+        tensors=tensors,
+        state={key: python_state.content(place.value) for key, place in found.items()},
+        names={key: place.name for key, place in found.items()},
+        hooks=tuple(
+            name for name, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks
+        ),
+        calls=calls,
+        held_bytes=progress.held,
+        peak_bytes=meter.peak if meter else 0,
+    )
+
+
+class _Progress:
+    """How far a step has come."""
+
+    def __init__(self, calls: dict[str, BlockCall]) -> None:
+        self.phase: Literal["forward", "backward"] = "forward"
+        self.held = 0
+        self._calls = calls
+
+    def forward_done(self, meter: LiveBytes | None) -> None:
+        self.phase = "backward"
+        self.held = meter.alive if meter else 0
+        for call in self._calls.values():
+            call.changed_later = any(t._version != version for t, version in call.arguments)
+
+
+def _forward(training: Training, model: nn.Module, inputs: Any) -> tuple[Any, Tensor]:
+    args, kwargs = called_with(inputs)
+    output = model(*args, **kwargs)
+    return output, training.loss_fn(output)
+
+
+def called_with(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """How a model is called with the inputs: a tuple or list as arguments, a mapping by name."""
+    if isinstance(inputs, tuple | list):
+        return tuple(inputs), {}
+    if isinstance(inputs, dict):
+        return (), inputs
+    return (inputs,), {}
+
+
+def _plain(
+    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
+) -> tuple[Any, Tensor]:
+    with training.context():
+        output, loss = _forward(training, model, inputs)
+    progress.forward_done(meter)
+    if loss.requires_grad:
+        loss.backward()  # type: ignore[no-untyped-call]
+    return output, loss
+
+
+def _context_kept(
+    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
+) -> tuple[Any, Tensor]:
+    with training.context():
+        output, loss = _forward(training, model, inputs)
+        progress.forward_done(meter)
+        loss.backward()  # type: ignore[no-untyped-call]
+    return output, loss
+
+
+def _two_forwards(
+    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
+) -> tuple[Any, Tensor]:
+    """Two batches forward before either goes backward, as contrastive and adversarial losses do."""
+    with training.context():
+        one, first = _forward(training, model, inputs)
+        other, second = _forward(training, model, tree_map(_turned, inputs))
+        loss = first + second
+    progress.forward_done(meter)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return (one, other), loss
+
+
+def _eval_before_backward(
+    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
+) -> tuple[Any, Tensor]:
+    modes = {module: module.training for module in model.modules()}
+    with training.context():
+        output, loss = _forward(training, model, inputs)
+    progress.forward_done(meter)
+    model.eval()
+    try:
+        loss.backward()  # type: ignore[no-untyped-call]
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return output, loss
+
+
+_LOOPS: dict[Loop, Callable[..., tuple[Any, Tensor]]] = {
+    "plain": _plain,
+    "step_in_backward": _plain,
+    "two_forwards": _two_forwards,
+    "context_kept": _context_kept,
+    "eval_before_backward": _eval_before_backward,
+}
+
+
+# --- fresh models and inputs ----------------------------------------------------------------------
+
+
+def copies_of(model: nn.Module) -> Callable[[], nn.Module]:
+    """Makes fresh copies of a model. Raises InputError when it cannot be copied."""
+
+    def build() -> nn.Module:
+        try:
+            return copy.deepcopy(model)
+        except Exception as error:
+            raise InputError(
+                f"model: cannot be copied ({type(error).__name__}: {str(error).splitlines()[0][:120]}); "
+                "give a function that builds it instead"
+            ) from None
+
+    return build
+
+
+def _fresh(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def _turned(value: Any) -> Any:
+    """Another batch made of the same numbers; masks stay."""
+    if not isinstance(value, Tensor) or value.dim() == 0 or value.dtype == torch.bool:
+        return value
+    turned = value.detach().flip(0 if value.shape[0] > 1 else -1)
+    scaled = turned * 3 if turned.is_floating_point() or turned.is_complex() else turned
+    return scaled.requires_grad_(value.requires_grad)
+
+
+def _optimizer(model: nn.Module) -> torch.optim.Optimizer | None:
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.SGD(trainable, lr=_RATE, foreach=False) if trainable else None
+
+
+# --- recomputing and watching ---------------------------------------------------------------------
+
+
+def _applied(model: nn.Module, regions: tuple[Region, ...], way: Way) -> AbstractContextManager[None]:
+    own: Wrap | None = None
+    if way.own is not None:
+        checkpoint = way.own
+
+        def own(call: Call) -> Call:
+            return lambda *args, **kwargs: checkpoint(call, *args, **kwargs)
+
+    return applied(model, regions, way.settings, own)
+
+
+@contextmanager
+def _stepping_in_backward(model: nn.Module) -> Iterator[None]:
+    """Each weight moves as soon as its gradient is there."""
+
+    def step(parameter: Tensor) -> None:
+        if parameter.grad is not None:
+            with torch.no_grad():
+                parameter.sub_(parameter.grad, alpha=_RATE)
+
+    with ExitStack() as stack:
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                handle = parameter.register_post_accumulate_grad_hook(step)  # type: ignore[no-untyped-call]
+                stack.callback(handle.remove)
+        yield
+
+
+@contextmanager
+def _watching(model: nn.Module, watched: tuple[str, ...], calls: dict[str, BlockCall]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for name in watched:
+            module = model.get_submodule(name)
+            watching = _watched(name, module._call_impl, calls)
+            stack.enter_context(shadowed(module, "_call_impl", watching))
+        yield
+
+
+def _watched(name: str, call: Call, calls: dict[str, BlockCall]) -> Call:
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        if name in calls:
+            return call(*args, **kwargs)
+        given, states = _digest((args, kwargs)), _generators()
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        versions, shape = [t._version for t in tensors], _structure((args, kwargs))
+        result = call(*args, **kwargs)
+        after = [t._version for t in tensors]
+        calls[name] = BlockCall(
+            drawn={kind for kind, state in _generators().items() if state != states[kind]},
+            given=given,
+            gave=_digest(result),
+            arguments=list(zip(tensors, after, strict=True)),
+            changed_inside=after != versions or _structure((args, kwargs)) != shape,
+        )
+        return result
+
+    return watched
+
+
+def _structure(value: Any) -> str:
+    return str(tree_flatten(value)[1])
+
+
+def _digest(value: Any) -> str:
+    return repr(python_state.content(tree_flatten(value)[0]))
+
+
+def _generators() -> dict[str, Any]:
+    return {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "random": random.getstate(),
+        "numpy": repr(np.random.get_state(legacy=False)),
+    }
+
+
+@contextmanager
+def generators_kept() -> Iterator[None]:
+    """Put the states of torch's, Python's and NumPy's generators back at the end."""
+    python, array = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(array)
+
+
+# --- what a step leaves ---------------------------------------------------------------------------
+
+
+def _tensors(model: nn.Module, output: Any, loss: Tensor, leaves: list[Tensor]) -> Snapshot:
+    found = {"loss/": _dense(loss)}
+    for number, leaf in enumerate(tree_leaves(output)):
+        if isinstance(leaf, Tensor):
+            found[f"output/{number}"] = _dense(leaf)
+    for number, leaf in enumerate(leaves):
+        if leaf.grad is not None:
+            found[f"input_grad/input {number}"] = _dense(leaf.grad)
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            found[f"grad/{name}"] = _dense(parameter.grad)
+    found |= {f"buffer/{name}": _dense(buffer) for name, buffer in model.named_buffers()}
+    for kind, state in _generators().items():
+        found[f"rng/{kind}"] = torch.tensor(list(python_state.digest(repr(state))), dtype=torch.uint8)
+    return found
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    plain = tensor.detach()
+    if plain.layout != torch.strided:
+        plain = plain.to_dense()
+    return plain.to("cpu", copy=True).contiguous()
+
+
+def gaps(reference: Left, found: Left) -> tuple[Gap, ...]:
+    """The gap of every tensor; where plain is not finite, the pattern is compared, and the rest."""
+    mine, theirs = dict(reference.tensors), dict(found.tensors)
+    for key in mine.keys() & theirs.keys():
+        a, b = mine[key], theirs[key]
+        if not a.is_floating_point() and not a.is_complex():
+            continue
+        holes = ~torch.isfinite(a)
+        if a.shape == b.shape and holes.any() and _same_pattern(a, b, holes):
+            mine[key], theirs[key] = (t.masked_fill(holes, 0) for t in (a, b))
+    return compare(mine, theirs)
+
+
+def _same_pattern(a: Tensor, b: Tensor, holes: Tensor) -> bool:
+    if not torch.equal(holes, ~torch.isfinite(b)):
+        return False
+    kinds = [torch.nan_to_num(t[holes].abs() if t.is_complex() else t[holes], nan=0.5) for t in (a, b)]
+    return torch.equal(kinds[0], kinds[1])
+
+
+def not_finite(left: Left) -> list[str]:
+    """The tensors of a step that hold NaN or infinities, buffers aside."""
+    return [
+        key
+        for key, tensor in left.tensors.items()
+        if not key.startswith("buffer/")
+        and (tensor.is_floating_point() or tensor.is_complex())
+        and not bool(torch.isfinite(tensor).all())
+    ]
+
+
+def without(way: Way, **changes: Any) -> Way:
+    """The way with settings changed; `early_stop` and `variant` belong to its checkpoint settings."""
+    inner: dict[str, Any] = {
+        key: changes.pop(key) for key in ("early_stop", "variant") if key in changes
+    }
+    return replace(way, settings=way.settings.model_copy(update=inner), **changes)
