@@ -67,8 +67,8 @@ def check_blocks(
     autocast around forward and loss; `forward_context` makes any other context around them. Both are
     left before backward, as training loops do. `step(model, inputs, loss_fn) -> (output, loss)` replaces
     forward and backward as a whole; `checkpoint(function, *args, **kwargs)` replaces torch's
-    non-reentrant checkpoint by your own; `candidate` builds the same model recomputing by itself (a helper of
-    its own, a trainer's switch, a compiler's budget), and is compared as it is. `progress` is told what
+    non-reentrant checkpoint by your own; `candidate` builds the same model recomputing by itself (a helper
+    of its own, a trainer's switch, a compiler's budget), compared as it is. `progress` is told what
     runs.
 
     The model is left as it was found. A block costs at most 24 training steps. Raises InputError for a
