@@ -2,7 +2,15 @@
 
 import sys
 
-from . import best_plans, estimate_error, first_figures, page_latency, plan_speed, study_cost
+from . import (
+    best_plans,
+    estimate_error,
+    first_figures,
+    nn_modules,
+    page_latency,
+    plan_speed,
+    study_cost,
+)
 
 BENCHES = {
     "study-cost": study_cost.main,
@@ -11,6 +19,7 @@ BENCHES = {
     "estimate-error": estimate_error.main,
     "plan-speed": plan_speed.main,
     "best-plans": best_plans.main,
+    "nn-modules": nn_modules.main,
 }
 
 
