@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages._parts import ask, chrome, markup
 from pages._parts.data import get_store, speed
+from pages._parts.safety import safe_to_recompute
 from pages._parts.words import GATE_MEANINGS, MB_NOTE, duration, literal, millions
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
@@ -46,6 +47,7 @@ def main() -> None:
     if spec is not None:
         with right:
             _preview(spec)
+            safe_to_recompute(spec)
         with st.bottom:
             _strip(spec)
 
