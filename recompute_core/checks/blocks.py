@@ -7,7 +7,8 @@ backward. Never by class name, and never by "has randomness".
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -67,9 +68,9 @@ def check_blocks(
     autocast around forward and loss; `forward_context` makes any other context around them. Both are
     left before backward, as training loops do. `step(model, inputs, loss_fn) -> (output, loss)` replaces
     forward and backward as a whole; `checkpoint(function, *args, **kwargs)` replaces torch's
-    non-reentrant checkpoint by your own; `candidate` builds the same model recomputing by itself (a helper
-    of its own, a trainer's switch, a compiler's budget), compared as it is. `progress` is told what
-    runs.
+    non-reentrant checkpoint by your own; `candidate` builds the same model recomputing by itself (a
+    helper of its own, a trainer's switch, a compiler's budget), compared as it is. `progress` is told
+    what runs.
 
     The model is left as it was found. A block costs at most 24 training steps. Raises InputError for a
     block that the model does not have and for options that do not exist.
@@ -82,9 +83,11 @@ def check_blocks(
     )
     with generators_kept():
         first = model if isinstance(model, nn.Module) else _built(build)
+        if not isinstance(model, nn.Module) and _built(build) is first:  # one model, given again
+            training = replace(training, build=copies_of(first))
         names = _checked_blocks(first, blocks)
         functions = (training.loss_fn, training.context, training.step)
-        restore = python_state.remembered(python_state.places(first, functions).values())
+        restore = python_state.remembered(first, functions)
         tolerance = TOLERANCES[str(dtype or torch.float32).removeprefix("torch.")]
         check = _Check(
             training, names, settings, checkpoint, tolerance, restore, progress or (lambda _: None)
@@ -141,7 +144,7 @@ def _checked_blocks(model: nn.Module, blocks: Sequence[str]) -> tuple[str, ...]:
         raise InputError(f"blocks: expected a list of FQNs, got the text {blocks!r}")
     if not blocks:
         raise InputError("blocks: expected at least one FQN")
-    order = [name for name, _ in model.named_modules()]
+    order = [name for name, _ in model.named_modules(remove_duplicate=False)]
     for name in blocks:
         if name not in order:
             known = ", ".join(n for n in order if n and n.count(".") <= name.count("."))[:200]
@@ -217,11 +220,9 @@ class _Check:
         """Plain raises; where only the user's step makes it, a silent recompute is the worse fault."""
         assert plain.error is not None
         if self.training.step is not None:
-            usual = Training(
-                self.training.build, self.training.inputs, self.training.loss_fn, self.training.context
-            )
             found = self._run(self._way(self.blocks))
-            if found.error is None and self._run(Way(), of=usual).error is None:
+            usual = self._run(Way(), of=replace(self.training, step=None))
+            if found.error is None and usual.error is None:
                 self.gap = None
                 return [
                     self._verdict(b, "parity_fail", causes.plain_refuses(b, plain.error))
@@ -233,20 +234,22 @@ class _Check:
 
     def _against_plain(self, plain: Left) -> tuple[list[BlockVerdict], Saving | None]:
         together = self._trials(self.blocks)
-        failed = next((trial for trial in together if trial.failed), None)
+        failed = _worst(together)
         if failed is None:
             return self._all_equal(plain, together)
         verdicts = []
         for block in self.blocks:
             whole = len(self.blocks) == 1 or self.training.candidate is not None
             alone = together if whole else self._trials((block,))
-            wrong = [trial for trial in alone if trial.failed]
-            if wrong:
-                verdicts.append(self._diagnosed(block, wrong, alone))
+            wrong = _worst(alone)
+            if wrong is not None:
+                verdicts.append(self._diagnosed(block, wrong))
+            elif block not in plain.calls:
+                verdicts.append(self._verdict(block, "no_saving", causes.not_called(block)))
             else:
                 depends = causes.conditions(block, plain, [], self.settings)
                 verdicts.append(BlockVerdict(block=block, verdict="legal", conditions=depends))
-        if all(one.verdict == "legal" for one in verdicts):  # only together
+        if all(one.verdict in ("legal", "no_saving") for one in verdicts):  # only together
             reason = causes.explain(self.blocks[-1], failed, plain, self.settings, together=self.blocks)
             verdicts[-1] = self._verdict(self.blocks[-1], failed.verdict, reason)
         return verdicts, None
@@ -285,19 +288,24 @@ class _Check:
     def _reference(self, way: Way) -> Left | None:
         """Plain under the same seed and in the same loop; None where plain itself cannot do it."""
         if way.plain not in self._plain:
-            self._plain[way.plain] = self._run(way.plain)
+            self._plain[way.plain] = found = self._run(way.plain, watched=self.blocks)
+            for block, call in found.calls.items():  # one that is left out at times is called at others
+                self._plain[Way()].calls.setdefault(block, call).drawn |= call.drawn
         found = self._plain[way.plain]
         return None if found.error is not None else found
 
-    def _diagnosed(self, block: str, wrong: list[Trial], trials: list[Trial]) -> BlockVerdict:
-        """One more step or two, to name the cause."""
-        trial = max(wrong, key=lambda one: SEVERITY.index(one.verdict))
+    def _diagnosed(self, block: str, trial: Trial) -> BlockVerdict:
+        """A step or three more, to name the cause."""
         base, others = trial.way, dict[str, Trial]()
-        if trial.verdict == "parity_fail" or trial.verdict == "error":
-            for name, way in self._remedies(base):
-                reference = self._reference(way)
-                if reference is not None:
-                    others[name] = self._compared(way, reference)
+        for name, way in self._remedies(base) if trial.verdict != "illegal" else self._torchs(base):
+            reference = self._reference(way)
+            if reference is not None:
+                others[name] = self._compared(way, reference)
+        usual = replace(self.training, step=None)
+        if self.training.step is not None and trial.verdict != "illegal":
+            reference = self._run(Way(), of=usual)
+            found = self._run(base, of=usual)
+            others["step"] = Trial(base, reference, found, self.tolerance, self._noise, self._ignored)
         plain = self._plain[Way()]
         reasons = causes.explain(block, trial, plain, self.settings, remedies=others)
         return self._verdict(block, trial.verdict, reasons)
@@ -310,13 +318,17 @@ class _Check:
             found.append(("early_stop", without(base, early_stop=not base.settings.early_stop)))
             other = "forward" if base.settings.variant == "call" else "call"
             found.append(("variant", without(base, variant=other)))
-        return found
+        return found + self._torchs(base)
+
+    def _torchs(self, base: Way) -> list[tuple[str, Way]]:
+        """torch's own checkpoint in place of the user's."""
+        return [] if self.own is None else [("torch", replace(base, own=None))]
 
     # --- all equal ---------------------------------------------------------------------------
 
     def _all_equal(self, plain: Left, trials: list[Trial]) -> tuple[list[BlockVerdict], Saving]:
         base = self._way(self.blocks)
-        conditions: list[tuple[str, Trial]] = []
+        conditions = [("two_forwards", trial) for trial in trials if trial.failed]
         if self._ours:
             other = "forward" if self.settings.variant == "call" else "call"
             ways = {"variant": without(base, variant=other)}
@@ -335,6 +347,9 @@ class _Check:
         flat = saving.none and saving.is_telling
         verdicts = []
         for block in self.blocks:
+            if block not in plain.calls:
+                verdicts.append(self._verdict(block, "no_saving", causes.not_called(block)))
+                continue
             depends = causes.conditions(block, plain, conditions, self.settings)
             why = causes.no_saving(block, saving) if saving.none else ()
             verdicts.append(
@@ -372,8 +387,19 @@ class _Check:
         self.steps += 2 if way.loop == "two_forwards" else 1
         self.progress(causes.said(way, self.steps))
         self.restore()
-        return run(of or self.training, way, watched, metered)
+        return copy_context().run(run, of or self.training, way, watched, metered)
 
     def _verdict(self, block: str, verdict: Any, reasons: Reason | tuple[Reason, ...]) -> BlockVerdict:
         listed = reasons if isinstance(reasons, tuple) else (reasons,)
         return BlockVerdict(block=block, verdict=verdict, reasons=listed)
+
+
+def _worst(trials: list[Trial]) -> Trial | None:
+    """The trial that decides: of the user's own loop before others, in the severest verdict.
+
+    State that is other after two forwards, and only then, is no fault: what a module remembers of its
+    last call is of the batch that was replayed last.
+    """
+    wrong = [t for t in trials if t.failed and (t.verdict, t.way.loop) != ("illegal", "two_forwards")]
+    usual = [t for t in wrong if t.way.loop == "plain" and t.way.settings.early_stop]
+    return max(usual or wrong, key=lambda one: SEVERITY.index(one.verdict), default=None)

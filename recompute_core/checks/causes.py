@@ -54,10 +54,10 @@ class Trial:
         return tuple(gap for gap in self.off if gap.part in _NUMBERS)
 
     @cached_property
-    def state(self) -> dict[str, str]:
-        """Places whose content differs, by key, as a sentence calls them."""
-        changed = changed_state(self.reference, self.found) if self.found.error is None else {}
-        return {key: name for key, name in changed.items() if key not in self.ignored}
+    def state(self) -> list[str]:
+        """Places whose content differs, as a sentence calls them."""
+        changed = changed_state(self.reference, self.found)
+        return [place for place in changed if place not in self.ignored]
 
     @property
     def verdict(self) -> Verdict:
@@ -80,14 +80,18 @@ class Trial:
         return None if any(one is None for one in found) else max((g or 0.0 for g in found), default=0.0)
 
 
-def changed_state(reference: Left, found: Left) -> dict[str, str]:
-    """Places that hold something else in the two, by key, as a sentence calls them."""
-    keys = {**reference.state, **found.state}
-    return {
-        key: (reference.names | found.names)[key]
-        for key in keys
-        if reference.state.get(key) != found.state.get(key)
-    }
+def changed_state(reference: Left, found: Left) -> list[str]:
+    """Places that hold something else in the two, as a sentence calls them."""
+    return [
+        place
+        for place in {**reference.state, **found.state}
+        if reference.state.get(place) != found.state.get(place)
+        and not (_untouched(reference, place) and _untouched(found, place))
+    ]
+
+
+def _untouched(left: Left, place: str) -> bool:
+    return left.before is not None and left.before.get(place) == left.state.get(place)
 
 
 # --- why a block fails ----------------------------------------------------------------------------
@@ -163,6 +167,23 @@ def explain(
             )
         )
     found += _state_reasons(block, trial)
+    if "torch" in helps:
+        found.append(
+            because(
+                "own_checkpoint",
+                "your checkpoint function is what breaks it: with torch's own, non-reentrant and "
+                "preserving the random state, it passes; use that.",
+            )
+        )
+    if "step" in helps:
+        found.append(
+            because(
+                "step",
+                "with a usual step (one forward, then its backward) it passes: a replay meets what your "
+                "step does in between (a second forward, weights that move); pass what the block needs "
+                "as an argument, and change nothing until backward has ended.",
+            )
+        )
     if "early_stop" in helps:
         state = "off" if trial.way.settings.early_stop else "on"
         found.append(
@@ -217,7 +238,7 @@ def _state_reasons(block: str, trial: Trial) -> Iterator[Reason]:
         yield Reason(
             code="running_statistics",
             block=block,
-            sentence=f"{named(block)}: the running statistics of {_listed(norms)} move on every "
+            sentence=f"{named(block)}{_seen(trial)}: the running statistics of {_listed(norms)} move on every "
             "forward, so a replay moves them twice; recompute around them, or use a norm without them.",
         )
     for name in buffers:
@@ -225,7 +246,7 @@ def _state_reasons(block: str, trial: Trial) -> Iterator[Reason]:
             yield Reason(
                 code="buffer_changed",
                 block=block,
-                sentence=f"{named(block)}: the buffer {name} changes on every forward, so a replay "
+                sentence=f"{named(block)}{_seen(trial)}: the buffer {name} changes on every forward, so a replay "
                 "changes it twice; move it out of the block.",
             )
     weights = [gap.name for gap in trial.off if gap.part == "weight"]
@@ -233,7 +254,7 @@ def _state_reasons(block: str, trial: Trial) -> Iterator[Reason]:
         yield Reason(
             code="weight_changed",
             block=block,
-            sentence=f"{named(block)}: forward changes the weight {weights[0]} in place, so a replay "
+            sentence=f"{named(block)}{_seen(trial)}: forward changes the weight {weights[0]} in place, so a replay "
             "changes it twice; change it outside of the block.",
         )
     for kind in ("random", "numpy"):
@@ -241,29 +262,37 @@ def _state_reasons(block: str, trial: Trial) -> Iterator[Reason]:
             yield Reason(
                 code="foreign_generator",
                 block=block,
-                sentence=f"{named(block)}: it draws from {_GENERATORS[kind]}, so a replay draws once "
+                sentence=f"{named(block)}{_seen(trial)}: it draws from {_GENERATORS[kind]}, so a replay draws once "
                 "more and every number after it is another; use torch's generator.",
             )
-    for key, name in list(trial.state.items())[:3]:
-        value = trial.found.state.get(key)
-        if isinstance(value, tuple) and value and value[0] == "generator":
-            code, what = "private_generator", f"{name} is a generator of its own, which checkpoint does"
-            rest = " not restore, so a replay draws other numbers; use torch's default generator."
-        elif key.endswith("hooks"):
-            code, what = "hook_repeats", f"{name} grows on every forward"
-            rest = ", so a replay adds to it once more; register hooks outside of the block."
-        elif trial.found.hooks:
-            code, what = (
-                "hook_repeats",
-                f"{name} changes on every forward, and {trial.found.hooks[0]} has",
-            )
-            rest = (
-                " a forward hook, which fires again in a replay; remove it or move it out of the block."
-            )
-        else:
-            code, what = "attribute_changed", f"{name} changes on every forward (a counter, cache or"
-            rest = " tracker), so a replay changes it twice; move it out of the block."
-        yield Reason(code=code, block=block, sentence=f"{named(block)}: {what}{rest}")
+    for place in trial.state[:3]:
+        code, sentence = _of_place(place, trial)
+        yield Reason(code=code, block=block, sentence=f"{named(block)}{_seen(trial)}: {sentence}")
+
+
+def _of_place(place: str, trial: Trial) -> tuple[str, str]:
+    """A place that a replay changes once more: code and sentence."""
+    value = trial.found.state.get(place)
+    hook = trial.found.by_hook.get(place, trial.reference.by_hook.get(place))
+    if isinstance(value, tuple) and value[0] == "generator":
+        return "private_generator", (
+            f"{place} is a generator of its own, which checkpoint does not restore, so a replay draws "
+            "other numbers; use torch's default generator."
+        )
+    if place.startswith("the number of hooks"):
+        return "hook_repeats", (
+            f"{place} grows on every forward, so a replay adds to it once more; register hooks outside "
+            "of the block."
+        )
+    if hook is not None:
+        return "hook_repeats", (
+            f"a hook on {named(hook)} changes {place} and fires again in a replay; remove it, or "
+            "recompute less than what it sits on (under the variant forward a block's own run once)."
+        )
+    return "attribute_changed", (
+        f"{place} changes on every forward (a counter, cache or tracker), so a replay changes it twice; "
+        "move it out of the block."
+    )
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -382,6 +411,15 @@ def no_graph(block: str) -> Reason:
     )
 
 
+def not_called(block: str) -> Reason:
+    return Reason(
+        code="not_called",
+        block=block,
+        sentence=f"{named(block)}: it is not called in this step, so recomputing it saves nothing and "
+        "nothing was seen of it; name the modules that are called (a ModuleList is not).",
+    )
+
+
 def not_deterministic(
     blocks: tuple[str, ...], plain: Left, again: Left, noise: float | None
 ) -> list[BlockVerdict]:
@@ -446,8 +484,6 @@ def conditions(
     def depends(code: str, what: str) -> None:
         found.append(Reason(code=code, block=block, sentence=f"{named(block)}: {what}"))
 
-    if call is None:
-        depends("not_called", "it is not called in this step, so nothing about it was seen.")
     if call and "torch" in call.drawn:
         depends("rng_preserved", "draws random numbers: legal with the random state preserved.")
     inside = f"{block}." if block else ""
@@ -460,6 +496,7 @@ def conditions(
             f"the hooks of {_listed(hooked)} fire again in every replay; nothing that is seen changes.",
         )
     for name, trial in failed:
+        where = (trial.state or [gap.name for gap in trial.off] or ["its state"])[0]
         if name == "variant":
             other = trial.way.settings.variant
             depends(
@@ -467,6 +504,12 @@ def conditions(
             )
         elif name == "mode" and call and call.drawn:
             depends("mode_kept", "legal while the model stays in its mode until backward has ended.")
+        elif name == "two_forwards":
+            depends(
+                "two_forwards",
+                f"legal while each forward is followed by its backward; after two of them {where} is as "
+                "the batch left it that was replayed last.",
+            )
         elif name == "step_in_backward":
             depends("no_step_in_backward", "legal unless an optimizer steps inside backward.")
     return tuple(found)

@@ -2,6 +2,7 @@
 
 import copy
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from ..spec import CheckpointSettings, Region
 from ..workloads.device import is_out_of_memory
 from ..workloads.update import seed_everything
 from . import python_state
+from .python_state import plain_name
 from .snapshot import Snapshot, compare
 
 Context = Callable[[], AbstractContextManager[Any]]
@@ -68,14 +70,15 @@ class Left:
     """What a step left behind."""
 
     error: Exception | None
-    raised_in: Literal["forward", "backward"] | None
     has_graph: bool
     """Whether the loss required a gradient."""
     tensors: Snapshot
     state: dict[str, Any]
-    """Python state by place (`python_state.contents`)."""
-    names: dict[str, str]
-    """How each place is called in a sentence."""
+    """What each place holds that Python code can change, by its name."""
+    before: dict[str, Any] | None
+    """The same before the step, where a candidate of the user's may start from other attributes."""
+    by_hook: dict[str, str]
+    """The module whose hook changes a place, for places that only hooks reach."""
     hooks: tuple[str, ...]
     """FQNs of the modules that have forward hooks."""
     calls: "dict[str, BlockCall]"
@@ -94,8 +97,10 @@ class BlockCall:
     """Digest of its arguments."""
     gave: str
     """Digest of its output."""
-    arguments: list[tuple[Tensor, int]]
-    """Tensors it was given, with their versions after the call."""
+    arguments: Any
+    """What it was given."""
+    after: Any
+    """How those were after the call."""
     changed_inside: bool
     """Whether the call changed an argument in place, tensor or container."""
     changed_later: bool = False
@@ -107,11 +112,13 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
     seed_everything(0)
     by_itself = training.candidate is not None and bool(way.blocks)
     model = training.candidate() if training.candidate and by_itself else training.build()
+    functions = (training.loss_fn, training.context, training.step)
+    before = _state(python_state.places(model, functions)) if training.candidate else None
     inputs = tree_map(_fresh, training.inputs)
     leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
     optimizer = _optimizer(model)
-    plan = () if by_itself else way.blocks
-    regions = tuple(Region.model_construct(modules=(name,), keep=()) for name in plan)
+    modules = {} if by_itself else {model.get_submodule(name): name for name in way.blocks}
+    regions = tuple(Region.model_construct(modules=(name,), keep=()) for name in modules.values())
     calls: dict[str, BlockCall] = {}
     progress = _Progress(calls)
     known = [*model.parameters(), *model.buffers(), *leaves]
@@ -119,6 +126,8 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
     error: Exception | None = None
     output = loss = None
     with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
         stack.enter_context(_watching(model, watched, calls))
         stack.enter_context(_applied(model, regions, way))
         if way.loop == "step_in_backward":
@@ -129,29 +138,37 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
         try:
             if training.step is not None and way.loop == "plain":
                 output, loss = training.step(model, inputs, training.loss_fn)
+                progress.forward_done(None)
             else:
                 output, loss = _LOOPS[way.loop](training, model, inputs, progress, meter)
         except Exception as raised:
             if is_out_of_memory(raised):
                 raise
             error = raised
+    if error is None and not isinstance(loss, Tensor):
+        raise InputError(
+            f"{'step' if training.step else 'loss_fn'}: expected the loss as a tensor, "
+            f"got {type(loss).__name__}"
+        )
     has_graph = loss is None or bool(loss.requires_grad)
     tensors: Snapshot = {}
     if error is None and output is not None and loss is not None:
         tensors = _tensors(model, output, loss, leaves)
         if optimizer is not None and way.loop != "step_in_backward":
             optimizer.step()
-        tensors |= {f"weight/{name}": _dense(p) for name, p in model.named_parameters()}
-    found = python_state.places(model, (training.loss_fn, training.context, training.step))
+        tensors |= {f"weight/{plain_name(name)}": _dense(p) for name, p in model.named_parameters()}
+    found = python_state.places(model, functions)
     return Left(
         error=error,
-        raised_in=None if error is None else progress.phase,
         has_graph=has_graph,
         tensors=tensors,
-        state={key: python_state.content(place.value) for key, place in found.items()},
-        names={key: place.name for key, place in found.items()},
+        state=_state(found),
+        before=before,
+        by_hook={name: place.hook for name, place in found.items() if place.hook is not None},
         hooks=tuple(
-            name for name, m in model.named_modules() if m._forward_hooks or m._forward_pre_hooks
+            plain_name(name)
+            for name, m in model.named_modules()
+            if m._forward_hooks or m._forward_pre_hooks
         ),
         calls=calls,
         held_bytes=progress.held,
@@ -159,19 +176,21 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
     )
 
 
+def _state(found: dict[str, python_state.Place]) -> dict[str, Any]:
+    return {name: python_state.content(place.value) for name, place in found.items()}
+
+
 class _Progress:
-    """How far a step has come."""
+    """Looks at what forward has left."""
 
     def __init__(self, calls: dict[str, BlockCall]) -> None:
-        self.phase: Literal["forward", "backward"] = "forward"
         self.held = 0
         self._calls = calls
 
     def forward_done(self, meter: LiveBytes | None) -> None:
-        self.phase = "backward"
         self.held = meter.alive if meter else 0
         for call in self._calls.values():
-            call.changed_later = any(t._version != version for t, version in call.arguments)
+            call.changed_later = _condition(call.arguments) != call.after
 
 
 def _forward(training: Training, model: nn.Module, inputs: Any) -> tuple[Any, Tensor]:
@@ -256,7 +275,7 @@ def copies_of(model: nn.Module) -> Callable[[], nn.Module]:
 
     def build() -> nn.Module:
         try:
-            return copy.deepcopy(model)
+            return copy.deepcopy(model, _with_graph_copied(model))
         except Exception as error:
             raise InputError(
                 f"model: cannot be copied ({type(error).__name__}: {str(error).splitlines()[0][:120]}); "
@@ -266,9 +285,15 @@ def copies_of(model: nn.Module) -> Callable[[], nn.Module]:
     return build
 
 
+def _with_graph_copied(model: nn.Module) -> dict[int, Any]:
+    """A memo for deepcopy with the tensors that it refuses, those with a history."""
+    kept = [leaf for module in model.modules() for leaf in tree_leaves(dict(vars(module)))]
+    return {id(t): t.detach().clone() for t in kept if isinstance(t, Tensor) and not t.is_leaf}
+
+
 def _fresh(value: Any) -> Any:
     if not isinstance(value, Tensor):
-        return value
+        return copy.deepcopy(value)  # an object that holds tensors, a list that is popped from
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
@@ -307,7 +332,7 @@ def _stepping_in_backward(model: nn.Module) -> Iterator[None]:
     def step(parameter: Tensor) -> None:
         if parameter.grad is not None:
             with torch.no_grad():
-                parameter.sub_(parameter.grad, alpha=_RATE)
+                parameter.add_(parameter.grad, alpha=-_RATE)
 
     with ExitStack() as stack:
         for parameter in model.parameters():
@@ -331,25 +356,29 @@ def _watched(name: str, call: Call, calls: dict[str, BlockCall]) -> Call:
     def watched(*args: Any, **kwargs: Any) -> Any:
         if name in calls:
             return call(*args, **kwargs)
-        given, states = _digest((args, kwargs)), _generators()
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        versions, shape = [t._version for t in tensors], _structure((args, kwargs))
+        arguments, given, states = (args, kwargs), _digest((args, kwargs)), _generators()
+        before = _condition(arguments)
         result = call(*args, **kwargs)
-        after = [t._version for t in tensors]
+        after = _condition(arguments)
         calls[name] = BlockCall(
             drawn={kind for kind, state in _generators().items() if state != states[kind]},
             given=given,
             gave=_digest(result),
-            arguments=list(zip(tensors, after, strict=True)),
-            changed_inside=after != versions or _structure((args, kwargs)) != shape,
+            arguments=arguments,
+            after=after,
+            changed_inside=after != before,
         )
         return result
 
     return watched
 
 
-def _structure(value: Any) -> str:
-    return str(tree_flatten(value)[1])
+def _condition(arguments: Any) -> Any:
+    """What shows that arguments were changed: their structure, versions of tensors, other values."""
+    leaves, structure = tree_flatten(arguments)
+    return str(structure), [
+        leaf._version if isinstance(leaf, Tensor) else python_state.content(leaf) for leaf in leaves
+    ]
 
 
 def _digest(value: Any) -> str:
@@ -358,10 +387,15 @@ def _digest(value: Any) -> str:
 
 def _generators() -> dict[str, Any]:
     return {
-        "torch": torch.get_rng_state().numpy().tobytes(),
+        "torch": [state.numpy().tobytes() for state in _torch_states()],
         "random": random.getstate(),
         "numpy": repr(np.random.get_state(legacy=False)),
     }
+
+
+def _torch_states() -> list[Tensor]:
+    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return [torch.get_rng_state(), *on_devices]
 
 
 @contextmanager
@@ -390,8 +424,8 @@ def _tensors(model: nn.Module, output: Any, loss: Tensor, leaves: list[Tensor]) 
             found[f"input_grad/input {number}"] = _dense(leaf.grad)
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
-            found[f"grad/{name}"] = _dense(parameter.grad)
-    found |= {f"buffer/{name}": _dense(buffer) for name, buffer in model.named_buffers()}
+            found[f"grad/{plain_name(name)}"] = _dense(parameter.grad)
+    found |= {f"buffer/{plain_name(name)}": _dense(buffer) for name, buffer in model.named_buffers()}
     for kind, state in _generators().items():
         found[f"rng/{kind}"] = torch.tensor(list(python_state.digest(repr(state))), dtype=torch.uint8)
     return found
