@@ -232,42 +232,41 @@ def _verb(how: str) -> str:
 
 def _state_reasons(block: str, trial: Trial) -> Iterator[Reason]:
     """Buffers, weights and Python state that a replay changes once more."""
+
+    def because(code: str, what: str) -> Reason:
+        return Reason(code=code, block=block, sentence=f"{named(block)}{_seen(trial)}: {what}")
+
     buffers = [gap.name for gap in trial.off if gap.part == "buffer"]
     norms = dict.fromkeys(n.rpartition(".")[0] for n in buffers if n.rpartition(".")[2] in _STATISTICS)
     if norms:
-        yield Reason(
-            code="running_statistics",
-            block=block,
-            sentence=f"{named(block)}{_seen(trial)}: the running statistics of {_listed(norms)} move on every "
-            "forward, so a replay moves them twice; recompute around them, or use a norm without them.",
+        yield because(
+            "running_statistics",
+            f"the running statistics of {_listed(map(named, norms))} move on every forward, so a replay "
+            "moves them twice; recompute around them, or use a norm without them.",
         )
     for name in buffers:
         if name.rpartition(".")[2] not in _STATISTICS:
-            yield Reason(
-                code="buffer_changed",
-                block=block,
-                sentence=f"{named(block)}{_seen(trial)}: the buffer {name} changes on every forward, so a replay "
-                "changes it twice; move it out of the block.",
+            yield because(
+                "buffer_changed",
+                f"the buffer {name} changes on every forward, so a replay changes it twice; move it out "
+                "of the block.",
             )
     weights = [gap.name for gap in trial.off if gap.part == "weight"]
     if weights and not trial.numbers:
-        yield Reason(
-            code="weight_changed",
-            block=block,
-            sentence=f"{named(block)}{_seen(trial)}: forward changes the weight {weights[0]} in place, so a replay "
-            "changes it twice; change it outside of the block.",
+        yield because(
+            "weight_changed",
+            f"forward changes the weight {weights[0]} in place, so a replay changes it twice; change it "
+            "outside of the block.",
         )
     for kind in ("random", "numpy"):
         if any(gap.part == "rng" and gap.name == kind for gap in trial.off):
-            yield Reason(
-                code="foreign_generator",
-                block=block,
-                sentence=f"{named(block)}{_seen(trial)}: it draws from {_GENERATORS[kind]}, so a replay draws once "
-                "more and every number after it is another; use torch's generator.",
+            yield because(
+                "foreign_generator",
+                f"it draws from {_GENERATORS[kind]}, so a replay draws once more and every number after "
+                "it is another; use torch's generator.",
             )
     for place in trial.state[:3]:
-        code, sentence = _of_place(place, trial)
-        yield Reason(code=code, block=block, sentence=f"{named(block)}{_seen(trial)}: {sentence}")
+        yield because(*_of_place(place, trial))
 
 
 def _of_place(place: str, trial: Trial) -> tuple[str, str]:
