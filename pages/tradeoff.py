@@ -6,13 +6,14 @@ import streamlit as st
 
 from pages._parts import better, chrome, markup
 from pages._parts.data import Snapshot
-from pages._parts.found import estimated_points
+from pages._parts.found import budget_in, estimated_points
 from pages._parts.gates_panel import asked_thresholds, forget_what_if
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
-from pages._parts.words import MB_NOTE, shape_labels
+from pages._parts.words import INTERVAL_NOTE, MB_NOTE, shape_labels
 from recompute_core.results import StudyResult
+from recompute_core.studies.searching import SearchState
 
 _QUIET = {"displayModeBar": False}
 
@@ -41,10 +42,13 @@ def judged_view(found: Snapshot) -> None:
         chart, gates = st.columns([2.35, 1], gap="medium")
     with gates:
         asked = asked_thresholds(found.row)
+    with chart:
+        shapes = _chosen_shapes(found.result)
+    state = better.state_at(found.row.id, shapes[-1])
     result = rejudge(found.result, asked)
     what_if = asked != found.row.spec.thresholds
     with head:
-        _title(found.row.id)  # after the sliders, so that the link to copy has their places
+        _title(found.row.id)  # after sliders and pills, so that the link to copy has their places
         if not found.row.ended:
             _still_running(found)
         if what_if:
@@ -52,15 +56,15 @@ def judged_view(found: Snapshot) -> None:
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
-        shape = _picture(result)
+        _picture(result, shapes, state)
         missing = not_measured(result.judged)
         if missing:
             st.html(markup.lines("Not measured", missing))
-    better.better_plans(found, result, shape)
+    better.better_plans(found, result, shapes[-1], state)
     st.subheader("Gates", anchor=False)
     st.html(markup.gate_table(result.judged))
     kind = "what-if thresholds" if what_if else "the declared thresholds"
-    st.caption(f"Figures measured here, judged by {kind}. {MB_NOTE} Intervals are 95 %.")
+    st.caption(f"Figures measured here, judged by {kind}. {MB_NOTE} {INTERVAL_NOTE}")
     _sections(found, result)
     st.download_button(
         "Download the result as JSON",
@@ -100,36 +104,48 @@ def _declare(found: Snapshot, result: StudyResult) -> None:
     chrome.launch_and_watch(spec)
 
 
-def _picture(result: StudyResult) -> str:
-    """The picture of the chosen shapes; returns the last of them."""
+def _chosen_shapes(result: StudyResult) -> list[str]:
+    """The shapes to show, all unless some are chosen; kept in the address."""
     shapes = list(dict.fromkeys(one.candidate.shape_key for one in result.judged))
-    judged = result.judged
-    if len(shapes) > 1:
-        names = shape_labels(shapes)
-        chosen = st.pills(
-            "Shape",
-            shapes,
-            selection_mode="multi",
-            format_func=lambda key: names[key],
-            key=f"shapes of {result.study_id}",
-            label_visibility="collapsed",
-            help="Show only these shapes",
-        )
-        shapes = [key for key in shapes if not chosen or key in chosen]
-        judged = tuple(one for one in judged if one.candidate.shape_key in shapes)
+    if len(shapes) == 1:
+        return shapes
+    names, key = shape_labels(shapes), f"shapes of {result.study_id}"
+    kept = st.session_state.setdefault("shapes chosen", {})
+    if key not in st.session_state:
+        asked = kept.get(result.study_id, st.query_params.get_all("shape"))
+        st.session_state[key] = [shape for shape in shapes if shape in asked]
+    chosen = st.pills(
+        "Shape",
+        shapes,
+        selection_mode="multi",
+        format_func=lambda key: names[key],
+        key=key,
+        label_visibility="collapsed",
+        help="Show only these shapes",
+    )
+    kept[result.study_id] = chosen
+    if chosen and chosen != st.query_params.get_all("shape"):
+        st.query_params["shape"] = chosen
+    elif not chosen:
+        st.query_params.pop("shape", None)
+    return [shape for shape in shapes if not chosen or shape in chosen]
+
+
+def _picture(result: StudyResult, shapes: list[str], state: SearchState) -> None:
+    judged = tuple(one for one in result.judged if one.candidate.shape_key in shapes)
     marks = points(judged)
-    answer = better.answer_at(result.study_id, shapes[-1])
+    answer, budget = better.answer_in(state), better.budget_mb()
     searched = estimated_points(answer) if answer else []
+    line = budget_in(answer, budget) if answer and budget else None
     if marks or searched:
         st.plotly_chart(
-            picture(marks, result.thresholds, chrome.colours(), 500, searched),
+            picture(marks, result.thresholds, chrome.colours(), 500, searched, line),
             key="picture",
             config=_QUIET,
             alt=describe(marks, result.thresholds, searched),
         )
     else:
         st.html(markup.strip("No candidate has been measured, so the picture is empty.", "plain"))
-    return shapes[-1]
 
 
 def _sections(found: Snapshot, result: StudyResult) -> None:

@@ -1,97 +1,136 @@
 """Better plans, on Trade-off: search for them, look at them, measure them."""
 
+from contextlib import suppress
+
 import streamlit as st
 
+from recompute_core.errors import InputError, StoreError
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import PlanPoint, PlanResult, StudyResult
-from recompute_core.spec import shape_key
-from recompute_core.studies.searching import Failed, search_state, start_search
+from recompute_core.studies.searching import (
+    Failed,
+    Progress,
+    SearchState,
+    search_progress,
+    search_state,
+    start_search,
+)
 
 from . import chrome, found, markup, planmap
-from .data import Snapshot, get_store
+from .data import Snapshot, get_store, measured_in
 from .words import count, duration, literal
+
+_BUDGET = "budget MB"
+_MOST_MB = 1_000_000.0
+
+
+_SHOWN = "search shown"
 
 
 def watch_searches(snapshot: Snapshot) -> None:
-    """Show the page anew as soon as a search of this study ends.
+    """Show the page anew as soon as the search that it shows starts, gets its turn or ends.
 
     It draws nothing, so a tick that crosses with a change of page has no place to miss (see live.py).
+    It ticks whether or not a search runs: one may be started in another tab, and a fragment that is
+    drawn alone starts no other.
     """
-    running = _running(snapshot)
-    if running:
-        st.fragment(_tick, run_every=1.0)(snapshot, running)
+    st.fragment(_tick, run_every=2.0)(snapshot.row.id)
 
 
-@chrome.plainly
-def _tick(snapshot: Snapshot, before: list[str]) -> None:
-    if _running(snapshot) != before:
-        st.rerun()
+def _tick(study: str) -> None:
+    shown = st.session_state.get(_SHOWN)
+    with suppress(StoreError):
+        if shown and shown[0] == study and search_progress(get_store(), study, shown[1]) != shown[2]:
+            st.rerun()
 
 
-def _running(snapshot: Snapshot) -> list[str]:
-    spec, study = snapshot.row.spec, snapshot.row.id
-    shapes = [shape_key(spec.at(sizes)) for sizes in spec.shapes]
-    return [shape for shape in shapes if search_state(get_store(), study, shape) == "running"]
-
-
-def answer_at(study: str, shape: str) -> PlanResult | None:
-    """What a search at a shape has found, if one has."""
+def state_at(study: str, shape: str) -> SearchState:
+    """How the search at a shape stands; noted as what the page shows."""
     state = search_state(get_store(), study, shape)
+    progress = state if state == "running" or state == "waiting" else None
+    st.session_state[_SHOWN] = (study, shape, progress)
+    return state
+
+
+def answer_in(state: SearchState) -> PlanResult | None:
+    """What a search has found, the last one or one before it."""
+    if isinstance(state, Failed):
+        return state.earlier
     return state if isinstance(state, PlanResult) else None
 
 
-def better_plans(snapshot: Snapshot, result: StudyResult, shape: str) -> None:
+def budget_mb() -> float | None:
+    """The budget that was typed in, before its field is drawn."""
+    asked: float | None = st.session_state.get(_BUDGET)
+    return asked
+
+
+def better_plans(snapshot: Snapshot, result: StudyResult, shape: str, state: SearchState) -> None:
     """The row under the picture."""
-    study = snapshot.row.id
     st.subheader("Better plans", anchor=False)
-    state = search_state(get_store(), study, shape)
-    if isinstance(state, PlanResult):
-        _answered(snapshot, result, state)
-        return
     if isinstance(state, Failed):
-        st.error(literal(f"The search at {shape} failed: {state.why}"))
-    if state == "running":
-        st.html(markup.strip(searching_line(bool(get_store().live())), "plain"))
+        st.error(literal(f"The last search at {shape} failed: {state.why}"))
+    answer = answer_in(state)
+    if answer is not None:
+        _answered(snapshot, result, answer)
+        return
+    if state == "running" or state == "waiting":
+        st.html(markup.strip(PROGRESS[state], "plain"))
         return
     with st.container(horizontal=True, vertical_alignment="center"):
-        if st.button("Find the best plans", key="search"):
-            start_search(get_store(), study, shape)
-            st.rerun()
+        asked = st.button("Find the best plans", key="search")
         st.caption(
             f"At {shape}: which parts to recompute for the lowest peak at each price in time, whatever "
             "the recipes say. Estimated; measure those you like."
         )
+    if asked:
+        _search(snapshot, shape)
 
 
-def searching_line(busy: bool) -> str:
-    """What a search does now."""
-    if busy:
-        return "Searching as soon as the study that is being measured has ended."
-    return "Searching: timing ops, then running plans on fake tensors; about half a minute."
+def _search(snapshot: Snapshot, shape: str) -> None:
+    try:
+        start_search(get_store(), snapshot.row.id, shape)
+    except (InputError, StoreError) as error:
+        st.error(literal(str(error)))
+    else:
+        st.rerun()
+
+
+PROGRESS: dict[Progress, str] = {
+    "waiting": "Waiting: something else is being measured on this machine. The search starts after it.",
+    "running": "Searching: timing ops on this machine, then estimating plans without allocating them. "
+    "About half a minute; longer for deep models.",
+}
 
 
 def _answered(snapshot: Snapshot, result: StudyResult, answer: PlanResult) -> None:
     plans = found.plans_of(answer)
     if not plans:
         st.html(markup.strip(f"No better plan at {answer.shape_key}. {answer.sentence}", "plain"))
-        _search_again(snapshot, answer)
+        if _search_again():
+            _search(snapshot, answer.shape_key)
         return
     anatomy = anatomy_of(snapshot.row.spec.workload)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         budget = st.number_input(
-            "My budget (MB)", min_value=1.0, value=None, step=10.0, format="%.1f", key="budget MB",
-            placeholder="none", width=200, help="The whole peak of an update, state included.",
+            "My budget (MB)", min_value=0.1, max_value=_MOST_MB, value=None, step=10.0, format="%g",
+            key=_BUDGET, placeholder="none", width=200,
+            help=f"The whole peak of an update, state included: 0.1 to {_MOST_MB:,.0f} MB (10⁶ bytes).",
         )  # fmt: skip
-        sentence = found.budget_sentence(answer, budget * 1e6) if budget else answer.sentence
+        sentence = found.budget_sentence(answer, budget) if budget else answer.sentence
         st.html(markup.strip(sentence, "plain"))
-    best = found.cheapest_within(answer, budget * 1e6) if budget else None
+    best = found.cheapest_within(answer, budget) if budget else None
     st.html(found.plans_table(found.with_measured(answer, result), anatomy, best))
     with st.container(horizontal=True, vertical_alignment="center"):
-        _search_again(snapshot, answer)
+        again = _search_again()
         st.caption(
-            f"Estimated at {answer.shape_key}: peaks on fake tensors, time from ops timed here; no gate "
-            "reads them."
+            f"Estimated at {answer.shape_key}, nothing allocated; gates judge measured figures alone. "
+            "Times come from ops timed once here and vary with the machine's load: measure before you "
+            "decide."
         )
+    if again:
+        _search(snapshot, answer.shape_key)
+    _elsewhere(snapshot, answer)
     with st.container(key="stack-better"):
         left, right = st.columns([1, 1.7], gap="medium")
     with left:
@@ -109,10 +148,24 @@ def _answered(snapshot: Snapshot, result: StudyResult, answer: PlanResult) -> No
         st.caption(planmap.summary(rows))
 
 
-def _search_again(snapshot: Snapshot, answer: PlanResult) -> None:
-    if st.button("Search again", key="search", help="Times ops anew; what it finds replaces this."):
-        start_search(get_store(), snapshot.row.id, answer.shape_key)
-        st.rerun()
+def _search_again() -> bool:
+    return st.button("Search again", key="search", help="Times ops anew; what it finds replaces this.")
+
+
+def _elsewhere(snapshot: Snapshot, answer: PlanResult) -> None:
+    """Links to the studies that have measured plans of the answer."""
+    known = measured_in(snapshot.row, answer.shape_key)
+    plans_in: dict[str, list[str]] = {}
+    for point in found.plans_of(answer):
+        if study := known.get(point.plan_hash):
+            plans_in.setdefault(study, []).append(point.plan)
+    for study, plans in plans_in.items():
+        names = ", ".join(plans[:4]) + (f" and {len(plans) - 4} more" if len(plans) > 4 else "")
+        st.page_link(
+            "tradeoff.py",
+            label=f"{literal(names)}: measured in study {study}",
+            query_params={"study": study},
+        )
 
 
 def _measure(snapshot: Snapshot, answer: PlanResult, point: PlanPoint) -> None:

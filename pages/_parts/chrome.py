@@ -15,7 +15,8 @@ from recompute_core.results import PlanResult, StudyResult
 from recompute_core.spec import StudySpec
 from recompute_core.studies.flow import total_cells
 from recompute_core.studies.launch import launch
-from recompute_core.studies.searching import keep_answer, searches
+from recompute_core.studies.locks import machine_lock
+from recompute_core.studies.searching import keep_answer, search_progress, searches
 from recompute_core.studies.store import Store, StudyRow
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
@@ -105,11 +106,14 @@ def device_words(store: Store) -> tuple[bool, str]:
     live, searching = store.live(), searches(store)
     running = next((row for row in live if row.status == "running"), None)
     waiting = sum(row is not running for row in live)
-    if running is None and searching:
+    if running is None and searching and search_progress(store, *searching[0]) != "waiting":
         text = f"Searching for plans at {searching[0][1]}"
         waiting += len(searching) - 1
         return True, f"{text}, {waiting} waiting" if waiting else text
     waiting += len(searching)
+    if running is None and machine_lock().is_held():
+        text = "Device: busy with another study or search"
+        return True, f"{text}, {waiting} waiting" if waiting else text
     if running is None:
         return bool(waiting), f"Starting, {waiting} waiting" if waiting else "Device: idle"
     done = sum(cell.state != "running" for cell in store.cells(running.id))

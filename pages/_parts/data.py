@@ -6,16 +6,22 @@ server shares the parsed records, which never change.
 
 import threading
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
 import streamlit as st
 
+from recompute_core.errors import InputError, StoreError
+from recompute_core.plans.names import plan_hash, regions_of
 from recompute_core.results import StudyResult
+from recompute_core.spec import StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.forecast import measured_speed
+from recompute_core.studies.searching import at_shape
 from recompute_core.studies.store import Cell, Event, Status, Store, StudyRow, home_folder
 
 T = TypeVar("T")
@@ -100,6 +106,37 @@ def speed(store: Store, workload: str) -> float | None:
     newest = store.studies(limit=1)
     stamp = f"{newest[0].id} {newest[0].status}" if newest else ""
     return _speed(store.home, workload, stamp)
+
+
+def measured_in(row: StudyRow, shape: str) -> dict[str, str]:
+    """By a plan's hash the newest other study that has measured it, of the same job at this shape."""
+    store = get_store()
+    timed = tuple(one for one in store.timed(shape) if one[0] != row.id)
+    return _measured_in(store.home, row.id, shape, timed)
+
+
+@st.cache_data(show_spinner=False, max_entries=64)
+def _measured_in(
+    home: Path, study: str, shape: str, timed: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    store = _open(home)
+    own = _job(store.study(study).spec, shape)
+    found: dict[str, str] = {}
+    for other, plans in groupby(timed, key=lambda one: one[0]):
+        with suppress(InputError, StoreError):  # of another version
+            spec = store.study(other).spec
+            if _job(spec, shape) == own:
+                for _, plan in plans:
+                    found.setdefault(plan_hash(regions_of(spec, plan), spec.checkpoint), other)
+    return found
+
+
+def _job(spec: StudySpec, shape: str) -> dict[str, Any]:
+    """All of a specification that a plan's figures at a shape depend on."""
+    apart = {"plans", "custom_plans", "thresholds", "timing", "checkpoint", "seed", "silence_s"}
+    here = at_shape(spec, shape)
+    settings = here.at(here.shapes[0]).model_dump()
+    return here.model_dump(exclude=apart | {"workload", "shapes"}) | settings
 
 
 # --- which study the address names -----------------------------------------------------------------

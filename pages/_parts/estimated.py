@@ -74,8 +74,9 @@ def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Pale
     if advice:
         st.html(markup.lines("Before recomputing", advice))
     st.caption(
-        f"Filled: measured here. Hollow, and the table: estimated at {shape_key(spec.at(shape))}, for "
-        f"the CPU's kernels; no gate reads them. Peaks include the model's state. {MB_NOTE}"
+        f"Filled: measured here. Hollow, and the table: estimated at {shape_key(spec.at(shape))}, "
+        "nothing allocated, for the CPU's kernels; gates judge measured figures alone. Peaks include "
+        f"the model's state. {MB_NOTE}"
     )
 
 
@@ -83,8 +84,9 @@ def _fit(spec: StudySpec, field: Field) -> None:
     st.markdown("**Fit**")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         budget_gb = st.number_input(
-            "My device has (GB)", min_value=0.1, value=80.0, step=8.0, key="fit GB", width=200
-        )
+            "My device has (GB)", min_value=0.1, max_value=100_000.0, value=80.0, step=8.0, key="fit GB",
+            width=200, help="0.1 to 100,000 GB (10⁹ bytes); the whole peak of an update must fit.",
+        )  # fmt: skip
         wanted = (spec.digest(), budget_gb)
         if st.button(f"Find the {beyond.LONGEST[field].lower().split(' (')[0]}", key="fit"):
             st.session_state["fit asked"] = wanted

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import inf
 from statistics import median
 
 import plotly.graph_objects as go
@@ -51,13 +52,32 @@ def estimated_points(answer: PlanResult) -> list[Estimated]:
     ]
 
 
+@dataclass(frozen=True)
+class Budget:
+    """A budget in the picture."""
+
+    peak: float
+    """As a ratio to plain's estimated peak."""
+    name: str
+
+
+def budget_in(answer: PlanResult, budget_mb: float) -> Budget:
+    """Where a budget lies in the picture."""
+    name = f"budget {megabytes(round(budget_mb * 1e6))} at {answer.shape_key}"
+    return Budget(budget_mb * 1e6 / answer.plain.peak_bytes, name)
+
+
 def draw_estimated(
     figure: go.Figure,
     found: Sequence[Estimated],
     placed: dict[tuple[str, str], tuple[str, str]],
     colours: Palette,
+    edge: float = inf,
 ) -> None:
-    """Hollow rings on a dotted line from plain; `placed` has the names that find room."""
+    """Hollow rings on a dotted line from plain; `placed` has the names that find room.
+
+    Rings beyond `edge` lie on it.
+    """
     names = [placed.get((one.plan, one.shape_key), ("", "top right")) for one in found]
     line = sorted((one.update, one.peak) for one in found)
     figure.add_trace(
@@ -69,8 +89,8 @@ def draw_estimated(
     )  # fmt: skip
     figure.add_trace(
         go.Scatter(
-            x=[one.update for one in found], y=[one.peak for one in found],
-            mode="markers+text", name="estimated", legendrank=2000,
+            x=[min(one.update, edge) for one in found], y=[one.peak for one in found],
+            mode="markers+text", name=f"estimated at {found[0].shape_key}", legendrank=2000,
             text=[name for name, _ in names], textposition=[where for _, where in names],
             textfont={"size": 12, "color": colours.ink},
             hovertext=[one.hover for one in found], hovertemplate="%{hovertext}<extra></extra>",
@@ -83,20 +103,26 @@ def draw_estimated(
 # --- against a budget -------------------------------------------------------------------------------
 
 
-def cheapest_within(answer: PlanResult, budget_bytes: float) -> PlanPoint | None:
+def fits(point: PlanPoint, budget_mb: float) -> bool:
+    """Whether a peak is within a budget, at the digits at which the peak is shown."""
+    shown_mb = float(in_mb(point.peak_bytes).replace(",", ""))
+    return min(shown_mb, point.peak_bytes / 1e6) <= budget_mb
+
+
+def cheapest_within(answer: PlanResult, budget_mb: float) -> PlanPoint | None:
     """The plan of the least overhead whose estimated peak fits; None when plain fits, or nothing."""
-    if answer.plain.peak_bytes <= budget_bytes:
+    if fits(answer.plain, budget_mb):
         return None
-    fitting = [point for point in plans_of(answer) if point.peak_bytes <= budget_bytes]
+    fitting = [point for point in plans_of(answer) if fits(point, budget_mb)]
     return min(fitting, key=lambda point: (point.overhead, point.peak_bytes), default=None)
 
 
-def budget_sentence(answer: PlanResult, budget_bytes: float) -> str:
+def budget_sentence(answer: PlanResult, budget_mb: float) -> str:
     """What a budget asks for, in one line."""
-    budget = megabytes(int(budget_bytes))
-    if answer.plain.peak_bytes <= budget_bytes:
+    budget = megabytes(round(budget_mb * 1e6))
+    if fits(answer.plain, budget_mb):
         return f"No recompute needed: plain's estimated peak is {megabytes(answer.plain.peak_bytes)}."
-    point = cheapest_within(answer, budget_bytes)
+    point = cheapest_within(answer, budget_mb)
     if point is None:
         return (
             f"No plan found reaches {budget}; the lowest is {megabytes(answer.floor.peak_bytes)}, "

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 _PLOT_PX = (500.0, 340.0)
 _LETTER_PX, _LINE_PX, _GAP_PX = 6.4, 15.0, 5.0
-_POSITIONS = ("top right", "bottom right", "top left", "bottom left", "middle right", "middle left")
+_POSITIONS = (
+    *("top right", "bottom right", "top left", "bottom left", "middle right", "middle left"),
+    *("top center", "bottom center"),
+)
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in pixels."""
@@ -30,11 +33,13 @@ def place(
     up: tuple[float, float],
     lines: tuple[float, float],
     soft: int = 0,
+    bars: Sequence[tuple[tuple[float, float], tuple[float, float]]] = (),
 ) -> list[str | None]:
     """A Plotly text position for each point, or None where there is no room.
 
     `lines` are the vertical and the horizontal gate, which no name may cross. The last `soft` points
-    give way: where there is no other room, the name of an earlier point may cover them.
+    give way: where there is no other room, the name of an earlier point may cover them, and a name any
+    of `bars`, which are drawn from one place to another.
     """
 
     def pixel(x: float, y: float) -> tuple[float, float]:
@@ -47,13 +52,15 @@ def place(
     centres = [pixel(point.x, point.y) for point in points]
     gate_x, gate_y = pixel(*lines)
     taken: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in centres]
+    thin = [_around(pixel(*start), pixel(*end)) for start, end in bars]
     places: list[str | None] = []
     for number, (point, centre) in enumerate(zip(points, centres, strict=True)):
         choice = None
         others = taken[:number] + taken[number + 1 :]
         soft_ones = range(hard, len(points)) if number < hard else ()
         must = [box for i, box in enumerate(taken) if i != number and i not in soft_ones]
-        tries = [(position, avoided) for avoided in (others, must) for position in _POSITIONS]
+        avoiding = ([*others, *thin], [*must, *thin], others, must)
+        tries = [(position, avoided) for avoided in avoiding for position in _POSITIONS]
         for position, avoided in tries if point.text else ():
             box = _box(position, centre, len(point.text) * _LETTER_PX)
             if _free(box, avoided, gate_x, gate_y):
@@ -64,10 +71,15 @@ def place(
     return places
 
 
+def _around(start: tuple[float, float], end: tuple[float, float]) -> Box:
+    (left, right), (top, bottom) = (sorted(pair) for pair in zip(start, end, strict=True))
+    return left - 3, top - 3, right + 3, bottom + 3
+
+
 def _box(position: str, centre: tuple[float, float], width: float) -> Box:
     x, y = centre
     height, side = position.split(" ")
-    left = x + _GAP_PX if side == "right" else x - _GAP_PX - width
+    left = {"right": x + _GAP_PX, "left": x - _GAP_PX - width, "center": x - width / 2}[side]
     top = {"top": y - _GAP_PX - _LINE_PX, "middle": y - _LINE_PX / 2, "bottom": y + _GAP_PX}[height]
     return left, top, left + width, top + _LINE_PX
 

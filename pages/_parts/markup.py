@@ -134,8 +134,11 @@ def _gate_cells(gate: Gate, still: bool) -> str:
     outcome = mark("not_run", "not yet") if pending else outcome_mark(gate.outcome)
     if gate.observed is not None:
         observed += f'<span class="rs-sub">{interval(gate.ci95, ratio)}</span>'
+    # A narrow window shows no heads, and in front of each outcome this.
+    name = f"{sentence_case(GATE_NAMES[gate.id])}, at most {_limit(gate.id, gate.threshold)}"
     return (
-        f'<td class="rs-first" title="{escape(title)}">{outcome}</td><td class="rs-num">{observed}</td>'
+        f'<td class="rs-first" title="{escape(title)}" data-gate="{escape(name)}">{outcome}</td>'
+        f'<td class="rs-num">{observed}</td>'
     )
 
 

@@ -15,7 +15,7 @@ from recompute_core.gates import candidate_sentence, megabytes
 from recompute_core.results import Judged, Measured, Outcome
 from recompute_core.spec import Thresholds
 
-from .found import Estimated, draw_estimated
+from .found import Budget, Estimated, draw_estimated
 from .labels import Named, place
 from .palette import SYMBOLS, VERDICT_MARK, Palette
 from .progress import is_open
@@ -118,10 +118,11 @@ def describe(found: Sequence[Point], limits: Thresholds, searched: Sequence[Esti
         for p in found[:12]
     )
     rings = "; ".join(f"{p.plan}: update {p.update:.2f}, peak {p.peak:.2f}" for p in searched[:12])
+    where = f" Estimated at {searched[0].shape_key}: {rings}." if searched else ""
     return (
         f"Peak memory against update time, as ratios to plain. Gates at update "
         f"{limits.update_ratio:g} and peak {limits.peak_ratio:g}. {seen or 'Nothing measured yet'}."
-        + (f" Estimated: {rings}." if rings else "")
+        f"{where}"
     )
 
 
@@ -131,27 +132,35 @@ def picture(
     colours: Palette,
     height: int = 440,
     searched: Sequence[Estimated] = (),
+    budget: Budget | None = None,
 ) -> go.Figure:
-    """The chart: gate lines, the adopt region, plain in the corner, every measured candidate, and
-    hollow what a search has found."""
-    x_low, x_high, y_low, y_high = _view(found, limits, searched)
+    """The chart: gate lines, the adopt region, plain in the corner, every measured candidate, hollow
+    what a search has found, and a budget as a thin line.
+
+    Points far beyond all others lie on the right edge, with their figure beside them.
+    """
+    x_low, x_high, y_low, y_high = _view(found, limits, searched, budget)
+    edge = x_high - 0.012 * (x_high - x_low)
     figure = go.Figure(layout=_layout(height, (x_low, x_high), (y_low, y_high), found))
     figure.update_layout(
         shapes=_gates(limits, colours, x_low, y_low),
         annotations=_gate_names(limits, colours, y_low),
     )
+    if budget:
+        _draw_budget(figure, budget, limits, colours)
     _draw_pareto(figure, found, colours)
     ink = {"pass": colours.passed, "fail": colours.failed, "undecided": colours.undecided}
-    placed = _placed_names(found, searched, limits, (x_low, x_high), (y_low, y_high))
+    placed = _placed_names(found, searched, limits, (x_low, x_high), (y_low, y_high), edge, budget)
     if searched:
         known = {(p.plan, p.shape_key) for p in found}
-        draw_estimated(figure, searched, {k: at for k, at in placed.items() if k not in known}, colours)
+        rings = {k: at for k, at in placed.items() if k not in known}
+        draw_estimated(figure, searched, rings, colours, edge)
     for outcome, words in _LEGEND.items():
         these = [p for p in found if p.outcome == outcome]
         if these:
             marks = {"symbol": SYMBOLS[outcome], "size": 12, "color": ink[outcome]}
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=words, marker=marks))
-            figure.add_trace(_marks(these, placed, marks, colours.ink))
+            figure.add_trace(_marks(these, placed, marks, colours.ink, edge))
     figure.add_trace(
         go.Scatter(
             x=[1], y=[1], mode="markers+text", text=["plain"], textposition="bottom right",
@@ -163,20 +172,46 @@ def picture(
     return figure
 
 
+_FAR = 1.5
+"""How many times as far to the right as the others a point is that would squeeze them."""
+
+
+def _reach(found: Sequence[Point], limits: Thresholds, searched: Sequence[Estimated]) -> float:
+    """How far right the view must show points: up to the farthest, but for a few that are far off."""
+    places = sorted(p.update for p in (*found, *searched))
+    few = min(len(places) // 4, 2)
+    others = max([limits.update_ratio, *places[: len(places) - few]])
+    near = [x for x in places if x - 1 <= _FAR * (others - 1)]
+    return max([limits.update_ratio, *near])
+
+
 def _view(
-    found: Sequence[Point], limits: Thresholds, searched: Sequence[Estimated]
+    found: Sequence[Point], limits: Thresholds, searched: Sequence[Estimated], budget: Budget | None
 ) -> tuple[float, float, float, float]:
-    highs = [p.update_ci[1] for p in found] + [p.update for p in (*found, *searched)]
+    reach = _reach(found, limits, searched)
+    highs = [p.update_ci[1] for p in found if p.update <= reach] + [reach]
     x_high = max([1 + (limits.update_ratio - 1) * 1.18, *(h * 1.03 for h in highs)])
     # An interval may reach far beyond the next; the view keeps the points, bars may leave it.
-    spread = max([limits.update_ratio, *(p.update for p in (*found, *searched))]) - 1
-    x_high = min(x_high, 1 + max(spread * 1.8, 0.1))
+    x_high = min(x_high, 1 + max((reach - 1) * 1.8, 0.1))
     lowest = min([1.0, *(p.update for p in found), *(max(p.update_ci[0], 0.92) for p in found)])
     x_low = min(lowest - 0.02, 1 - (x_high - 1) * 0.05)
     y_high = max([1.0, *(p.peak for p in found)]) + 0.04
-    lows = [p.peak_ci[0] for p in found] + [p.peak for p in searched]
+    lows = [p.peak_ci[0] for p in found] + [p.peak for p in searched] + ([budget.peak] if budget else [])
     y_low = max(0.0, min([limits.peak_ratio - 0.12, *(low - 0.08 for low in lows)]))
     return x_low, x_high, y_low, y_high
+
+
+def _draw_budget(figure: go.Figure, budget: Budget, limits: Thresholds, colours: Palette) -> None:
+    """A thin line with its name, on the side of it that is away from the gate."""
+    line = {"color": colours.series[0], "width": 1}
+    figure.add_shape(
+        type="line", xref="paper", x0=0, x1=1, y0=budget.peak, y1=budget.peak, line=line, layer="below"
+    )  # fmt: skip
+    below = budget.peak < limits.peak_ratio
+    figure.add_annotation(
+        text=budget.name, showarrow=False, x=1, xref="paper", xanchor="right", y=budget.peak,
+        yanchor="top" if below else "bottom", font={"size": 12, "color": colours.series[0]},
+    )  # fmt: skip
 
 
 def _layout(
@@ -284,6 +319,8 @@ def _placed_names(
     limits: Thresholds,
     across: tuple[float, float],
     up: tuple[float, float],
+    edge: float,
+    budget: Budget | None,
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """The name beside each point and where it stands, by plan and shape."""
     named = _names(found)
@@ -292,13 +329,21 @@ def _placed_names(
     hollow = [p for p in searched if (p.plan, p.shape_key) not in named]
     several = len({p.shape_key for p in (*found, *searched)}) > 1
     named |= {(p.plan, p.shape_key): "" if several else p.plan for p in hollow}
+    # Those on the edge, whose figure is in the name, and the best ones get room first.
     ordered: list[Point | Estimated] = [
-        *sorted(found, key=lambda p: not p.best),
+        *sorted(found, key=lambda p: (p.update <= edge, not p.best)),
         *hollow,
-    ]  # the best ones get room first
+    ]
+    for p in ordered:
+        if p.update > edge:
+            named[p.plan, p.shape_key] += f" {p.update:.2f} →"
     points = [Named(1.0, 1.0, "")]
-    points += [Named(p.update, p.peak, named[p.plan, p.shape_key]) for p in ordered]
-    places = place(points, across, up, (limits.update_ratio, limits.peak_ratio), len(hollow))[1:]
+    points += [Named(min(p.update, edge), p.peak, named[p.plan, p.shape_key]) for p in ordered]
+    bars = [((p.update_ci[0], p.peak), (p.update_ci[1], p.peak)) for p in found if p.update <= edge]
+    bars += [((p.update, p.peak_ci[0]), (p.update, p.peak_ci[1])) for p in found if p.update <= edge]
+    bars += [((across[0], budget.peak), (across[1], budget.peak))] if budget else []
+    gates = limits.update_ratio, limits.peak_ratio
+    places = place(points, across, up, gates, len(hollow), bars)[1:]
     return {
         (p.plan, p.shape_key): (named[p.plan, p.shape_key] if at else "", at or "top right")
         for p, at in zip(ordered, places, strict=True)
@@ -310,15 +355,16 @@ def _marks(
     placed: dict[tuple[str, str], tuple[str, str]],
     marks: dict[str, object],
     ink: str,
+    edge: float,
 ) -> go.Scatter:
     bars = {"color": marks["color"], "thickness": 1.3, "width": 5, "symmetric": False, "type": "data"}
     return go.Scatter(
-        x=[p.update for p in these],
+        x=[min(p.update, edge) for p in these],
         y=[p.peak for p in these],
         error_x={
-            **bars,
-            "array": [max(0.0, p.update_ci[1] - p.update) for p in these],
-            "arrayminus": [max(0.0, p.update - p.update_ci[0]) for p in these],
+            **bars,  # none on the edge, where a point does not lie at its figure
+            "array": [max(0.0, p.update_ci[1] - p.update) * (p.update <= edge) for p in these],
+            "arrayminus": [max(0.0, p.update - p.update_ci[0]) * (p.update <= edge) for p in these],
         },
         error_y={
             **bars,

@@ -240,6 +240,16 @@ class Store:
             for row in rows
         ]
 
+    def timed(self, shape_key: str) -> list[tuple[str, str]]:
+        """Study and plan of whatever was timed at a shape, the newest study first."""
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT study, plan FROM cells WHERE shape_key = ? AND phase = 'time' "
+                "AND state = 'done' ORDER BY study DESC, plan",
+                (shape_key,),
+            ).fetchall()
+        return [(row["study"], row["plan"]) for row in rows]
+
     def begin_cell(self, study: str, shape_key: str, plan: str, phase: Phase) -> None:
         with self._transaction() as db:
             db.execute(

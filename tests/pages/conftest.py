@@ -1,6 +1,7 @@
 """A store of its own for each test, and the app run from its main script."""
 
 import contextlib
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +18,9 @@ OpenPage = Callable[..., AppTest]
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """An empty store that the pages find through RECOMPUTE_HOME."""
+    """An empty store that the pages find through RECOMPUTE_HOME, on a machine with nothing else."""
     monkeypatch.setenv("RECOMPUTE_HOME", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     opened = Store(tmp_path)
     yield opened
     opened.close()

@@ -2,20 +2,29 @@
 
 import json
 
+import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages._parts import better, chrome, found
-from pages._parts.data import snapshot
+from pages._parts.data import measured_in
 from pages._parts.labels import Named, place
 from pages._parts.palette import LIGHT
 from pages._parts.picture import describe, picture, points
+from recompute_core.errors import StoreError
 from recompute_core.plans.anatomy import Anatomy
+from recompute_core.plans.names import plan_hash
 from recompute_core.results import PlanPoint, PlanResult
 from recompute_core.spec import Region, StudySpec
 from recompute_core.studies.assemble import assemble
-from recompute_core.studies.locks import Lock
-from recompute_core.studies.searching import Failed, keep_answer, searches
+from recompute_core.studies.locks import Lock, machine_lock
+from recompute_core.studies.searching import (
+    INTERRUPTED,
+    Failed,
+    keep_answer,
+    search_state,
+    searches,
+)
 from recompute_core.studies.store import Cell, Store
 from tests.core import records as make
 
@@ -58,9 +67,27 @@ def test_found_plans_lie_where_their_estimates_say() -> None:
     ],
 )
 def test_a_budget_in_one_line(megabytes: float, plan: str | None, says: str) -> None:
-    best = found.cheapest_within(answer(), megabytes * 1e6)
+    best = found.cheapest_within(answer(), megabytes)
     assert (best and best.plan) == plan
-    assert found.budget_sentence(answer(), megabytes * 1e6).startswith(says)
+    assert found.budget_sentence(answer(), megabytes).startswith(says)
+
+
+@pytest.mark.parametrize("peak", [178_651_000, 178_700_000, 178_749_000])
+def test_a_budget_equal_to_plains_peak_as_shown_needs_no_recompute(peak: int) -> None:
+    given = answer().model_copy(update={"plain": make.plan_point("none", peak)})
+    says = "No recompute needed: plain's estimated peak is 178.7 MB."
+    assert found.budget_sentence(given, 178.7) == says
+    assert found.cheapest_within(given, 178.7) is None
+    assert found.budget_sentence(given, 178.6).startswith("Cheapest within 178.6 MB")
+    tight = answer(HIGH.model_copy(update={"peak_bytes": peak}), LOW)
+    tight = tight.model_copy(update={"plain": make.plan_point("none", 10**9)})
+    best = found.cheapest_within(tight, 178.7)
+    assert best
+    assert best.plan == "best-3mb"
+
+
+def test_a_budget_beyond_measure_is_counted_with() -> None:
+    assert found.budget_sentence(answer(), 1e6).startswith("No recompute needed")
 
 
 def test_how_much_a_plan_recomputes() -> None:
@@ -115,10 +142,11 @@ def test_rings_are_hollow_named_and_told(store: Store) -> None:
     rings = found.estimated_points(answer())
     limits = studies.spec_of().thresholds
     drawn = json.loads(picture(points(judged), limits, LIGHT, 500, rings).to_json())["data"]
-    (ring,) = (trace for trace in drawn if trace.get("name") == "estimated")
+    (ring,) = (trace for trace in drawn if trace.get("name") == f"estimated at {SHAPE}")
     assert ring["marker"]["symbol"] == "circle-open"
     assert ring["text"] == ["best-3mb", "best-2mb"]
-    assert "Estimated: best-3mb: update 1.12, peak 0.75;" in describe(points(judged), limits, rings)
+    says = f"Estimated at {SHAPE}: best-3mb: update 1.12, peak 0.75;"
+    assert says in describe(points(judged), limits, rings)
 
 
 def test_rings_among_several_shapes_are_left_to_the_hover(store: Store) -> None:
@@ -126,8 +154,54 @@ def test_rings_among_several_shapes_are_left_to_the_hover(store: Store) -> None:
     judged = assemble(store.study(study), store.cells(study)).judged
     limits = studies.spec_of().thresholds
     drawn = picture(points(judged), limits, LIGHT, 500, found.estimated_points(answer()))
-    (ring,) = (trace for trace in drawn.data if trace.name == "estimated")
+    (ring,) = (trace for trace in drawn.data if trace.name == f"estimated at {SHAPE}")
     assert list(ring.text) == ["", ""]
+
+
+def _far(store: Store, *updates: float) -> go.Figure:
+    """The picture with rings at these ratios."""
+    study = studies.filled(store)
+    judged = assemble(store.study(study), store.cells(study)).judged
+    judged = tuple(one for one in judged if one.candidate.shape_key == SHAPE)
+    plans = [
+        LOW.model_copy(update={"plan": f"p{n}", "overhead": at - 1, "peak_bytes": 3_900_000 - n * 10**5})
+        for n, at in enumerate(updates)
+    ]
+    limits = studies.spec_of().thresholds
+    return picture(points(judged), limits, LIGHT, 500, found.estimated_points(answer(*plans)))
+
+
+def test_a_point_far_beyond_all_others_lies_on_the_edge_with_its_figure(store: Store) -> None:
+    drawn = _far(store, 1.05, 1.1, 1.75)
+    ring = next(trace for trace in drawn.data if trace.name == f"estimated at {SHAPE}")
+    right = drawn.layout.xaxis.range[1]
+    assert right < 1.5
+    assert right - 0.02 < ring.x[2] < right
+    assert ring.text[2] == "p2 1.75 →"
+    assert "update 75.0 % longer" in ring.hovertext[2]
+
+
+def test_points_that_are_many_or_near_are_all_in_view(store: Store) -> None:
+    for updates in ((1.05, 1.5, 1.6), (1.6, 1.65, 1.7, 1.75, 1.8)):
+        drawn = _far(store, *updates)
+        assert drawn.layout.xaxis.range[1] > max(updates)
+        assert not any("→" in (name or "") for trace in drawn.data for name in trace.text or ())
+
+
+def test_a_budget_is_a_line_with_its_name() -> None:
+    line = found.budget_in(answer(), 3)
+    assert line == found.Budget(0.75, "budget 3.00 MB at T=256 B=4")
+    drawn = picture([], studies.spec_of().thresholds, LIGHT, 500, found.estimated_points(answer()), line)
+    assert [shape.y0 for shape in drawn.layout.shapes if shape.line.width == 1] == [0.75]
+    assert line.name in [note.text for note in drawn.layout.annotations]
+
+
+def test_no_name_is_crossed_by_an_interval_where_there_is_other_room() -> None:
+    points_ = [Named(0.5, 0.5, "a name"), Named(0.45, 0.56, "")]
+    inside = ((0.0, 1.0), (0.0, 1.0), (0.9, 0.1))
+    assert place(points_, *inside)[0] == "top right"
+    bar = ((0.4, 0.54), (0.9, 0.54))
+    assert place(points_, *inside, bars=[bar])[0] == "bottom right"
 
 
 def test_a_measured_ring_is_named_once(store: Store) -> None:
@@ -145,11 +219,6 @@ def test_a_soft_point_gives_way_to_a_name() -> None:
     inside = ((0.0, 1.0), (0.0, 1.0), (0.9, 0.1))
     assert place(crowd, *inside)[0] is None
     assert place(crowd, *inside, soft=6)[0] == "top right"
-
-
-def test_what_a_search_does_now() -> None:
-    assert better.searching_line(False).startswith("Searching: timing ops")
-    assert better.searching_line(True).endswith("has ended.")
 
 
 # --- the page -------------------------------------------------------------------------------------
@@ -179,23 +248,147 @@ class _Ended:
         return 0
 
 
-def test_the_page_is_shown_anew_when_a_search_has_ended(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("shown", "now", "reruns"),
+    [
+        (None, "running", 1),  # started in another tab
+        ("waiting", "running", 1),
+        ("running", None, 1),  # ended, or killed
+        ("running", "running", 0),
+        (None, None, 0),
+    ],
+)
+def test_the_page_is_shown_anew_when_a_search_stands_otherwise_than_it_shows(
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    shown: str | None,
+    now: str | None,
+    reruns: int,
 ) -> None:
-    reruns: list[str] = []
-    monkeypatch.setattr("pages._parts.better.st.rerun", lambda: reruns.append("whole page"))
-    seen = snapshot(store, studies.filled(store))
-    better._tick(seen, [])
-    assert reruns == []
-    better._tick(seen, [SHAPE])
-    assert reruns == ["whole page"]
+    done: list[int] = []
+    session: dict[str, object] = {}
+    monkeypatch.setattr("pages._parts.better.st.session_state", session)
+    monkeypatch.setattr("pages._parts.better.st.rerun", lambda: done.append(1))
+    monkeypatch.setattr("pages._parts.better.search_state", lambda *_: shown or "none")
+    monkeypatch.setattr("pages._parts.better.search_progress", lambda *_: now)
+    better._tick("a study")  # nothing is shown yet
+    assert better.state_at("a study", SHAPE) == (shown or "none")
+    better._tick("another study")
+    assert not done
+    better._tick("a study")
+    assert len(done) == reruns
+
+
+def test_the_page_notes_the_shape_that_a_pill_has_chosen(open_page: OpenPage, store: Store) -> None:
+    study = studies.filled(store)
+    lock = Lock(store.folder(study) / "plans T=128 B=4.lock")
+    assert lock.acquire()
+    app = _open(open_page, study)
+    assert app.session_state["search shown"] == (study, SHAPE, None)
+    app.pills(key=f"shapes of {study}").set_value(["T=128 B=4"]).run()
+    assert app.session_state["search shown"] == (study, "T=128 B=4", "running")
+    assert "Searching: timing ops" in text(app)
+    lock.release()
+
+
+def test_a_chosen_shape_is_in_the_address(open_page: OpenPage, store: Store) -> None:
+    study = studies.filled(store)
+    app = open_page("home", study=study)
+    app.query_params["shape"] = ["T=128 B=4", "T=9 B=9"]
+    app.switch_page("tradeoff.py").run()
+    pills = app.pills(key=f"shapes of {study}")
+    assert pills.value == ["T=128 B=4"]
+    assert app.query_params["shape"] == "T=128 B=4"
+    pills.set_value([]).run()
+    assert "shape" not in app.query_params
+    pills.set_value([SHAPE]).run()
+    assert app.query_params["shape"] == SHAPE
+    # Coming back from another page, by a link that names the study alone.
+    app.switch_page("home.py").run()
+    app.query_params.pop("shape")
+    app.switch_page("tradeoff.py").run()
+    assert app.pills(key=f"shapes of {study}").value == [SHAPE]
+
+
+def test_a_store_that_takes_nothing_costs_one_line_and_nothing_else(
+    open_page: OpenPage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("/a/store: Read-only file system")
+
+    monkeypatch.setattr("pages._parts.better.start_search", refuse)
+    study = studies.filled(store)
+    for again in (False, True):
+        if again:
+            keep_answer(store, study, answer())
+        app = _open(open_page, study)
+        app.button(key="search").click().run()
+        assert not app.exception
+        assert [error.value for error in app.error] == ["/a/store: Read-only file system"]
+        assert "Intervals are 95 %" in text(app)
+        assert app.get("tab")
+
+
+def test_a_damaged_answer_takes_nothing_down(open_page: OpenPage, store: Store) -> None:
+    study = studies.filled(store)
+    flat = {"plain": make.plan_point("none", 0)}
+    keep_answer(store, study, answer().model_copy(update=flat))
+    (store.folder(study) / f"plans {SHAPE}.failed").write_bytes(b"\xff")
+    app = _open(open_page, study)
+    assert "failed" in app.error[0].value
+    assert app.button(key="search").label == "Find the best plans"
+    assert app.get("tab")
+
+
+def test_what_a_failed_search_had_found_before_is_shown(open_page: OpenPage, store: Store) -> None:
+    study = studies.filled(store)
+    keep_answer(store, study, answer())
+    (store.folder(study) / f"plans {SHAPE}.failed").write_text(INTERRUPTED)
+    app = _open(open_page, study)
+    assert app.error[0].value == f"The last search at {SHAPE} failed: {INTERRUPTED}"
+    assert "circle-open" in figures(app)[0]
+    assert app.button(key="search").label == "Search again"
+
+
+def test_the_fields_have_an_end(open_page: OpenPage, store: Store) -> None:
+    study = studies.filled(store)
+    keep_answer(store, study, answer())
+    budget = _open(open_page, study).number_input(key="budget MB")
+    assert budget.max == 1e6
+    assert "0.1 to 1,000,000 MB" in budget.help
+
+
+def test_where_found_plans_have_been_measured_is_linked(open_page: OpenPage, store: Store) -> None:
+    study, measuring = studies.filled(store), studies.filled(store, custom_spec())
+    spec = store.study(measuring).spec
+    points_ = [
+        point.model_copy(update={"plan_hash": plan_hash(point.regions, spec.checkpoint)})
+        for point in (HIGH, LOW)
+    ]
+    keep_answer(store, study, answer(*points_))
+    app = _open(open_page, study)
+    (link,) = (link.proto for link in app.get("page_link") if "measured in" in link.proto.label)
+    assert link.label == f"best-3mb, best-2mb: measured in study {measuring}"
+    assert f"study={measuring}" in link.query_string
+    row = store.study(study)
+    assert set(measured_in(row, SHAPE).values()) == {measuring}
+    assert measured_in(row, "T=128 B=4") == {}
+    assert measuring not in measured_in(store.study(measuring), SHAPE).values()
+
+
+def test_a_measurement_of_another_model_is_no_measurement(store: Store) -> None:
+    study = studies.filled(store)
+    studies.filled(store, studies.spec_of(workload={"name": "gpt", "batch": 4, "width": 128}))
+    studies.filled(store, studies.spec_of(precision="bfloat16"))
+    assert measured_in(store.study(study), SHAPE) == {}
 
 
 @pytest.mark.parametrize(
     ("state", "says"),
     [
         ("running", "Searching: timing ops"),
-        (Failed("no room [here]"), r"The search at T=256 B=4 failed: no room \[here\]"),
+        ("waiting", "Waiting: something else is being measured on this machine."),
+        (Failed("no room [here]"), r"The last search at T=256 B=4 failed: no room \[here\]"),
     ],
 )
 def test_a_search_under_way_or_failed_is_said(
@@ -204,7 +397,7 @@ def test_a_search_under_way_or_failed_is_said(
     monkeypatch.setattr("pages._parts.better.search_state", lambda *_: state)
     app = _open(open_page, studies.filled(store))
     assert says in text(app) + "".join(error.value for error in app.error)
-    assert any(button.key == "search" for button in app.button) is (state != "running")
+    assert any(button.key == "search" for button in app.button) is isinstance(state, Failed)
 
 
 def test_found_plans_are_shown_weighed_against_a_budget_and_measured(
@@ -223,7 +416,7 @@ def test_found_plans_are_shown_weighed_against_a_budget_and_measured(
     assert not app.exception
     spec = store.study(launched[0]).spec
     assert spec.custom_plans == {"best-2mb": LOW.regions}
-    assert better.answer_at(launched[0], SHAPE) == answer()
+    assert search_state(store, launched[0], SHAPE) == answer()
 
 
 def test_a_search_is_done_again(
@@ -256,6 +449,21 @@ def test_the_device_is_busy_while_a_search_runs(store: Store) -> None:
     assert chrome.device_words(store) == (True, f"Searching for plans at {SHAPE}, 1 waiting")
     locks[0].release()
     assert chrome.device_words(store) == (True, "Starting, 1 waiting")
+
+
+def test_the_device_is_busy_whatever_holds_the_machine(store: Store) -> None:
+    study, machine = studies.filled(store), machine_lock()
+    assert machine.acquire()  # a command, or a study of another RECOMPUTE_HOME
+    assert chrome.device_words(store) == (True, "Device: busy with another study or search")
+    lock = Lock(store.folder(study) / f"plans {SHAPE}.lock")
+    assert lock.acquire()
+    busy = (True, "Device: busy with another study or search, 1 waiting")
+    assert chrome.device_words(store) == busy
+    turn = Lock(store.folder(study) / f"plans {SHAPE}.turn")
+    assert turn.acquire()
+    assert chrome.device_words(store) == (True, f"Searching for plans at {SHAPE}")
+    for held in (turn, lock, machine):
+        held.release()
 
 
 def test_all_are_forecast_at_the_pace_of_this_study(store: Store) -> None:

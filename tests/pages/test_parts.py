@@ -165,6 +165,12 @@ def test_shapes_and_plans_are_short() -> None:
         "T=128 B=4": "T=128",
         "T=256 B=4": "T=256",
     }
+    assert words.shapes_line(studies.spec_of()) == "T=128, 256 B=4"
+    both = studies.spec_of(shapes=[{"seq_len": 8, "batch": 1}, {"seq_len": 9, "batch": 2}])
+    assert words.shapes_line(both) == "T=8 B=1, T=9 B=2"
+    photos = [{"batch": 8}, {"batch": 16}]
+    spec = studies.spec_of(workload="receipts", shapes=photos, plans=["nested"])
+    assert words.shapes_line(spec) == "192x96 B=8, 16"
     assert words.plan_label("blocks:0,1,2,3") == "blocks:0–3"
     assert words.plan_label("blocks:0,2") == "blocks:0,2"
     assert words.plan_label("none") == "plain"

@@ -242,6 +242,7 @@ def test_fit_is_asked_by_a_button_and_forgotten_when_the_budget_changes(
     assert table["Plan"].tolist() == ["plain", "every-block", "every-2nd-block"]
     assert set(table["Longest sequence (tokens)"]) == {"80,000"}
     assert set(table["Kind"]) == {"estimated"}
+    assert app.number_input(key="fit GB").max == 1e5
     app.number_input(key="fit GB").set_value(0.5).run()
     assert len(app.dataframe) == 1
     next(b for b in app.button if b.label == "Find the longest sequence").click().run()
