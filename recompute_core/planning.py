@@ -3,7 +3,7 @@
 Importing this imports no torch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING
 
 from .errors import InputError
 from .gates import megabytes
-from .plans.anatomy import anatomy_of
+from .plans.anatomy import Anatomy, anatomy_of
 from .plans.names import RECIPES, Regions, named_regions, plan_hash
-from .results import Measured, PlanPoint, PlanResult, Proven, Refused, StudyResult
+from .results import (
+    Legality,
+    Measured,
+    PlanPoint,
+    PlanResult,
+    Proven,
+    Reason,
+    Refused,
+    StudyResult,
+)
 from .spec import StudySpec, TimingSettings, WorkloadSettings, shape_key
 from .studies.admission import check_memory
 from .studies.driver import Listener, unheard
@@ -74,13 +83,14 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
         torch.set_num_threads(spec.threads or threads)
         with torch.random.fork_rng([]), ExitStack() as stack:
             runs = stack.enter_context(_runs(spec, partial(build, settings.blocks), wish))
-            refusal = _refusal(spec, build(timed.blocks))
+            legality = _legality(spec, build(timed.blocks))
             runs.settle()
             costs = measure_costs(build(timed.blocks), spec.optimizer)
-            planner = Planner(runs, costs, max(LARGEST_OVERHEAD, wish.max_overhead or 0))
-            if refusal:
-                return _answer(settings, planner, names, wish, planner.plain, None, refusal)
-            named = _recipes(settings, wish)
+            planner = Planner(runs, costs, legality, max(LARGEST_OVERHEAD, wish.max_overhead or 0))
+            if not planner.has_choice:
+                why = f"No plan can pass: {next(_refusals(legality)).sentence}"
+                return _answer(settings, planner, names, wish, planner.plain, None, why)
+            named = _recipes(settings, wish, legality)
             recipes = list(zip(named, planner.points(list(named.values())), strict=True))
             for name, regions in named.items():
                 names.take(name, regions)
@@ -118,15 +128,28 @@ def _runs(spec: StudySpec, build: Callable[[], "Job"], wish: Wish) -> AbstractCo
     return nullcontext(Runs(*made))
 
 
-def _refusal(spec: StudySpec, job: "Job") -> str | None:
-    """Why the blocks may not be replayed, in a sentence; None when they may."""
+def _legality(spec: StudySpec, job: "Job") -> Legality:
+    """What may be replayed, parts of blocks that may not included; what draws random numbers may not
+    when their state is not preserved."""
     from .checks.legality import check_legality
 
-    found = check_legality(job, spec.checkpoint, spec.seed)
-    reasons = list(found.refusals(tuple(block.block for block in found.blocks)))
-    if spec.checkpoint.rng == "ignore":
-        reasons += [reason for block in found.blocks for reason in block.conditions]
-    return f"No plan can pass: {reasons[0].sentence}" if reasons else None
+    inside = [name for name, _ in job.model.named_modules() if name.startswith(f"{job.blocks[0]}.")]
+    found = check_legality(job, spec.checkpoint, spec.seed, inside)
+    if spec.checkpoint.rng == "preserve":
+        return found
+    return Legality(
+        blocks=tuple(
+            one.model_copy(update={"verdict": "illegal", "reasons": (*one.reasons, *one.conditions)})
+            if one.conditions
+            else one
+            for one in found.blocks
+        )
+    )
+
+
+def _refusals(legality: Legality) -> Iterator[Reason]:
+    for block in legality.blocks:
+        yield from block.reasons
 
 
 def _answer(
@@ -155,17 +178,27 @@ def _answer(
     )
 
 
-def _recipes(settings: WorkloadSettings, wish: Wish) -> dict[str, Regions]:
-    """The recipes that this model can take, each plan once."""
+def _recipes(settings: WorkloadSettings, wish: Wish, legality: Legality) -> dict[str, Regions]:
+    """The recipes that this model can take and that may be replayed, each plan once."""
     found: dict[Regions, str] = {}
     for recipe in RECIPES if wish.against_recipes else ():
         try:
             regions = named_regions(recipe.name, anatomy_of(settings))
         except InputError:
             continue  # every fourth block of two, for one
-        if regions:
+        if regions and not legality.refusals(_in_first(anatomy_of(settings), regions)):
             found.setdefault(regions, recipe.name)
     return {name: regions for regions, name in found.items()}
+
+
+def _in_first(anatomy: Anatomy, regions: Regions) -> list[str]:
+    """The modules of a plan as they are called in the first block: what is legal there is so in each."""
+
+    def moved(name: str) -> str:
+        block = next((b for b in anatomy.names if f"{name}.".startswith(f"{b}.")), None)
+        return name if block is None else anatomy.block(0) + name.removeprefix(block)
+
+    return [moved(name) for region in regions for name in region.modules]
 
 
 def _chosen(

@@ -6,6 +6,7 @@ integers, times are seconds. A counter that a device lacks is None, with the rea
 `not_measured`. Nothing here imports torch.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
@@ -154,16 +155,22 @@ class BlockLegality(Record):
 
 
 class Legality(Record):
-    """The verdict on every candidate block of a model."""
+    """The verdict on every candidate block, and on modules inside those that are not legal."""
 
     blocks: tuple[BlockLegality, ...]
 
-    def of(self, block: str) -> BlockLegality:
-        return next(found for found in self.blocks if found.block == block)
+    def of(self, module: str) -> BlockLegality:
+        """The verdict on a module, or else on the block that it lies in."""
+        around = [found for found in self.blocks if f"{module}.".startswith(f"{found.block}.")]
+        return max(around, key=lambda found: len(found.block))
 
-    def refusals(self, blocks: tuple[str, ...]) -> tuple[Reason, ...]:
-        """The reasons against a plan that recomputes `blocks`."""
-        return tuple(r for name in blocks for r in self.of(name).reasons)
+    def over(self, modules: Iterable[str]) -> tuple[BlockLegality, ...]:
+        """The verdicts that a plan which recomputes these modules rests on, each once."""
+        return tuple(dict.fromkeys(map(self.of, modules)))
+
+    def refusals(self, modules: Iterable[str]) -> tuple[Reason, ...]:
+        """The reasons against a plan that recomputes these modules."""
+        return tuple(reason for found in self.over(modules) for reason in found.reasons)
 
 
 class Canary(Record):

@@ -1,14 +1,13 @@
 """Is each block safe to replay? Found by replaying it, never by its class name.
 
 Each block is run again on the inputs of a plain forward, and everything a second forward may
-disturb is compared: buffers, Python attributes, inputs, random generators, and its own output.
-Covers one plain training forward; contexts left before backward and state kept outside the model
-(closures of hooks, globals) are not covered here, parity has to catch what they do.
+disturb is compared: buffers, what Python code can change (`python_state`), inputs, random generators,
+and its own output. Covers one plain training forward; contexts left before backward are not covered
+here, parity has to catch what they do, and `blocks.check_blocks` tries them.
 """
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -22,28 +21,37 @@ from ..spec import CheckpointSettings
 from ..workloads.device import is_out_of_memory
 from ..workloads.job import Job
 from ..workloads.update import seed_everything
+from . import python_state
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-_MODULE_INTERNALS = frozenset(vars(nn.Module()))
 
 
-def check_legality(job: Job, settings: CheckpointSettings, seed: int) -> Legality:
+def check_legality(
+    job: Job, settings: CheckpointSettings, seed: int, inside: Iterable[str] = ()
+) -> Legality:
     """The verdict on every candidate block, and on what may be recomputed outside them.
 
+    Where a block is not legal, those of the modules `inside` that lie in it have a verdict of their own.
     The job's model is used up by it.
     """
-    arguments = _captured_arguments(job, seed)
-    return Legality(
-        blocks=tuple(
-            _check_block(job, name, arguments.get(name), settings)
-            for name in (*job.outside, *job.blocks)
-        )
-    )
+    found = _checked(job, (*job.outside, *job.blocks), settings, seed)
+    refused = [f"{one.block}." for one in found if one.verdict != "legal"]
+    finer = tuple(name for name in dict.fromkeys(inside) if name.startswith(tuple(refused)))
+    return Legality(blocks=(*found, *_checked(job, finer, settings, seed)))
 
 
-def _captured_arguments(job: Job, seed: int) -> dict[str, Arguments]:
+def _checked(
+    job: Job, names: tuple[str, ...], settings: CheckpointSettings, seed: int
+) -> tuple[BlockLegality, ...]:
+    if not names:
+        return ()
+    arguments = _captured_arguments(job, names, seed)
+    return tuple(_check_block(job, name, arguments.get(name), settings) for name in names)
+
+
+def _captured_arguments(job: Job, names: tuple[str, ...], seed: int) -> dict[str, Arguments]:
     """What each block is called with in one plain forward, copied."""
     captured: dict[str, Arguments] = {}
 
@@ -54,7 +62,7 @@ def _captured_arguments(job: Job, seed: int) -> dict[str, Arguments]:
         return hook
 
     with ExitStack() as stack, torch.no_grad():
-        for name in (*job.outside, *job.blocks):
+        for name in names:
             block = job.model.get_submodule(name)
             handle = block.register_forward_pre_hook(capturing(name), with_kwargs=True)
             stack.callback(handle.remove)
@@ -72,6 +80,7 @@ def _check_block(
 ) -> BlockLegality:
     model, device = job.model, job.batch[0].device
     block = model.get_submodule(name)
+    call = block.forward if settings.variant == "forward" else block
     if arguments is None:
         reason = Reason(code="not_called", block=name, sentence=f"{name} is not called in forward.")
         return BlockLegality(block=name, verdict="error", reasons=(reason,))
@@ -80,11 +89,11 @@ def _check_block(
     versions = _versions(arguments)
     try:
         with _random_state_kept(device) as changed, torch.no_grad():
-            first = tree_map(_copied, block(*args, **kwargs))
+            first = tree_map(_copied, call(*args, **kwargs))
             drawn = changed()
         after = _State(model)
         with _random_state_kept(device), torch.no_grad():
-            second = block(*args, **kwargs)
+            second = call(*args, **kwargs)
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -93,8 +102,7 @@ def _check_block(
         return BlockLegality(block=name, verdict="error", reasons=(reason,))
     reasons = [
         *_changed_buffers(name, before, after),
-        *_changed_attributes(name, before, after),
-        *_hooks(name, block, settings),
+        *_changed_places(name, before, after),
     ]
     if _versions(arguments) != versions:
         sentence = (
@@ -112,7 +120,7 @@ def _check_block(
     if not reasons and not _same(first, second):
         sentence = f"{name} gives another output when it is run again under the same random state."
         reasons.append(Reason(code="not_repeatable", block=name, sentence=sentence))
-    conditions = []
+    conditions = list(_hooks(name, block, settings))
     if "torch" in drawn:
         sentence = f"{name} draws random numbers: legal with the random state preserved."
         conditions.append(Reason(code="rng_preserved", block=name, sentence=sentence))
@@ -158,15 +166,18 @@ def _is_statistic(buffer: str) -> bool:
     return buffer.rpartition(".")[2] in _STATISTICS
 
 
-def _changed_attributes(name: str, before: "_State", after: "_State") -> Iterator[Reason]:
-    for attribute in sorted(before.attributes.keys() | after.attributes.keys()):
-        old, new = before.attributes.get(attribute), after.attributes.get(attribute)
-        if old != new:
-            sentence = (
-                f"{name}: the attribute {attribute} changes on every forward (a counter, cache or "
-                "tracker), so a replay changes it twice; move it out of the block."
-            )
-            yield Reason(code="attribute_changed", block=name, sentence=sentence)
+def _changed_places(name: str, before: "_State", after: "_State") -> Iterator[Reason]:
+    for place in {**before.places, **after.places}:
+        old, new = before.places.get(place), after.places.get(place)
+        if (None if old is None else old[0]) != (None if new is None else new[0]):
+            by_hook = (new or old or ("", None))[1]
+            what = "changes on every forward (a counter, cache or tracker)"
+            if by_hook is not None:
+                where = by_hook or "the model"
+                what = f"is changed by a hook on {where}, which fires again in every replay"
+            sentence = f"{name}: {place} {what}, so a replay changes it twice; move it out of the block."
+            code = "attribute_changed" if by_hook is None else "hook_repeats"
+            yield Reason(code=code, block=name, sentence=sentence)
 
 
 def _hooks(name: str, block: nn.Module, settings: CheckpointSettings) -> Iterator[Reason]:
@@ -175,45 +186,21 @@ def _hooks(name: str, block: nn.Module, settings: CheckpointSettings) -> Iterato
             continue
         if module._forward_hooks or module._forward_pre_hooks:
             where = f"{name}.{path}" if path else name
-            advice = "use the variant forward" if path == "" else "remove it or move it out"
-            sentence = f"{where} has a forward hook, which fires again in every replay; {advice}."
-            yield Reason(code="hook_repeats", block=name, sentence=sentence)
+            sentence = (
+                f"{where} has a hook, which fires again in every replay; nothing that is seen changes."
+            )
+            yield Reason(code="hooks_repeat", block=name, sentence=sentence)
 
 
 class _State:
-    """Buffers and Python attributes of a whole model, copied or fingerprinted."""
+    """Buffers of a whole model, and what Python code can change, by content."""
 
     def __init__(self, model: nn.Module) -> None:
         self.buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
-        self.attributes = {
-            f"{path}.{key}" if path else key: _fingerprint(value)
-            for path, module in model.named_modules()
-            for key, value in vars(module).items()
-            if key not in _MODULE_INTERNALS
+        self.places = {
+            name: (python_state.content(place.value), place.hook)
+            for name, place in python_state.places(model).items()
         }
-
-
-def _fingerprint(value: Any, depth: int = 4) -> Any:
-    """What of a Python value a forward may change: numbers, lengths, tensor versions."""
-    if isinstance(value, bool | int | float | complex | str | bytes | None):
-        return repr(value)
-    if isinstance(value, Tensor):
-        return ("tensor", id(value), value._version)
-    if depth == 0:
-        return type(value).__name__
-    if isinstance(value, dict):
-        return {repr(key): _fingerprint(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.tobytes()
-    if isinstance(value, list | tuple | set | frozenset | deque):
-        return [_fingerprint(item, depth - 1) for item in value]
-    if hasattr(value, "__len__") and hasattr(value, "__iter__"):
-        return (type(value).__name__, len(value))
-    if isinstance(value, torch.Generator):
-        return value.get_state().numpy().tobytes()
-    if hasattr(value, "__dict__") and not isinstance(value, type | nn.Module):
-        return {key: _fingerprint(item, depth - 1) for key, item in vars(value).items()}
-    return type(value).__name__
 
 
 def _versions(arguments: Arguments) -> tuple[str, list[tuple[int, int]]]:

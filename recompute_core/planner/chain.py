@@ -44,6 +44,8 @@ class Chain:
     """Seconds of one block's forward: what a group pays for each of its blocks."""
     tail_bytes: int
     """Highest moment after the last block, above what the blocks have stored."""
+    groups: bool = True
+    """Whether blocks may be recomputed as one."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ class Solution:
             offer(np.where(fits, rest + option.cost_s, inf), number)
         # A group of the whole of an inner chain would only be run once more for nothing.
         longest = min(length if table is self._outer else length - 1, _LONGEST_GROUP)
+        if not self._chain.groups:
+            longest = 0
         for size in range(2, longest + 1):
             rest = _shifted(table[length - size], self._input if length > size else 0)
             again = size * self._chain.forward_s

@@ -15,7 +15,7 @@ import numpy as np
 from ..meters.estimate import FakeUpdate, Run
 from ..meters.marks import BACK, END
 from ..plans.names import Regions
-from ..results import Estimate
+from ..results import Estimate, Legality
 from ..spec import Region
 from .chain import Chain, Group, Schedule, Single, Solution
 from .costs import Costs
@@ -47,18 +47,26 @@ class Point:
 class Planner:
     """Plans for one workload at one shape."""
 
-    def __init__(self, runs: Runs, costs: Costs, largest_overhead: float = LARGEST_OVERHEAD) -> None:
-        self._runs, self._costs = runs, costs
+    def __init__(
+        self,
+        runs: Runs,
+        costs: Costs,
+        legality: Legality | None = None,
+        largest_overhead: float = LARGEST_OVERHEAD,
+    ) -> None:
+        self._runs, self._costs, self._legality = runs, costs, legality
         self._points: dict[Regions, Point] = {}
         self.plain_s = costs.of(runs.plain.ops)
         self.plain = self._kept((), runs.plain)
-        menu = Menu(runs, runs.update.job.blocks[0], costs)
+        menu = Menu(runs, runs.update.job.blocks[0], costs, legality)
         ways = [_Way(runs.update, menu, (), runs.plain, 0.0)]
         for point, run in self._worthwhile_outside():
             ways.append(_Way(runs.update, menu, point.regions, run, point.overhead * self.plain_s))
         for way in ways:
             way.limit(largest_overhead * self.plain_s)
         self._ways = [way for way in ways if way.reaches_anything]
+        self.has_choice = len(menu.treatments) > 1 or len(ways) > 1
+        """Whether anything may be recomputed at all."""
 
     def points(self, plans: Sequence[Regions]) -> list[Point]:
         """Any plans, run on fake tensors."""
@@ -138,7 +146,12 @@ class Planner:
 
     def _worthwhile_outside(self) -> Iterator[tuple[Point, Run]]:
         """Modules outside the blocks that keep at least 1 % of plain's saved bytes, in combinations."""
-        alone = self._run([(Region(modules=(name,)),) for name in self._runs.update.job.outside])
+        legal = [
+            name
+            for name in self._runs.update.job.outside
+            if self._legality is None or self._legality.of(name).verdict == "legal"
+        ]
+        alone = self._run([(Region(modules=(name,)),) for name in legal])
         most = 0.99 * self.plain.estimate.saved_bytes
         found = [(point, run) for point, run in alone if point.estimate.saved_bytes < most]
         yield from found
@@ -170,6 +183,7 @@ class _Way:
             input_bytes=menu.input_bytes,
             forward_s=menu.forward_s,
             tail_bytes=tail,
+            groups=menu.whole_is_legal,
         )
         self._solution = Solution(chain, run.estimate.peak_above_state_bytes)
         self._costs = np.minimum.accumulate(self._solution.costs())

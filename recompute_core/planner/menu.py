@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from ..meters.estimate import signature
 from ..plans.names import ATTENTION, Regions
+from ..results import Legality
 from ..workloads.update import storage_of
 from .alone import Keep, Relative, placed
 from .chain import Option
@@ -74,23 +75,31 @@ class _Call:
 class Menu:
     """The treatments of one block."""
 
-    def __init__(self, runs: Runs, name: str, costs: Costs) -> None:
-        self._runs, self._name, self._costs = runs, name, costs
+    def __init__(self, runs: Runs, name: str, costs: Costs, legality: Legality | None = None) -> None:
+        self._runs, self._name, self._costs, self._legality = runs, name, costs, legality
+        self.whole_is_legal = self._is_legal(_BLOCK)
+        """Whether the block itself may be replayed; where it may not, its legal parts are offered."""
         self._alone = runs.block(name)
         self.input_bytes = self._alone.input_bytes
         parts = [n for n, child in self._alone.block.named_children() if list(child.parameters())]
-        self._parts = parts[:_MOST_PARTS]
+        self._parts = [part for part in parts if self._is_legal(part)][:_MOST_PARTS]
         with runs.update.mode:
             self._calls = self._trace()
         self.forward_s = sum(call.cost_s for call in self._calls)
         self.treatments = _undominated(self._found())
 
     def _found(self) -> Iterator[Treatment]:
-        plain, whole = self._run((), ((_BLOCK, ()),))
+        (plain,) = self._run(())
         yield plain
-        yield whole
         yield from self._run(*(draft.regions for draft in self._apart(plain)))
-        yield from self._outer(whole)
+        if self.whole_is_legal:
+            (whole,) = self._run(((_BLOCK, ()),))
+            yield whole
+            yield from self._outer(whole)
+
+    def _is_legal(self, part: str) -> bool:
+        name = f"{self._name}.{part}" if part else self._name
+        return self._legality is None or self._legality.of(name).verdict == "legal"
 
     # --- parts by themselves ---------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from ..results import (
     Verdict,
 )
 from ..spec import StudySpec, Thresholds, shape_key, size_fields
-from .flow import PLAIN, Book, block_names, hash_of, next_task
+from .flow import PLAIN, Book, block_names, hash_of, module_names, next_task
 from .store import Cell, Phase, StudyRow
 
 
@@ -89,7 +89,7 @@ def _candidate(spec: StudySpec, book: Book, shape: dict[str, int], plan: str) ->
     proof = book.proof(key, plan)
     assert legality and canary and proof, "a candidate that was not refused has all three"
     facts |= {
-        "legality": tuple(legality.of(name) for name in blocks),
+        "legality": legality.over(module_names(spec, plan)),
         "canary": canary,
         "parity": proof,
     }
@@ -131,8 +131,8 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
         return Refused(**facts, stopped_by="noise", reasons=(reason,))
     if legality is None:
         return Refused(**facts, stopped_by="pending")
-    facts = {**facts, "legality": tuple(legality.of(name) for name in block_names(spec, plan))}
-    refusals = legality.refusals(block_names(spec, plan))
+    facts = {**facts, "legality": legality.over(module_names(spec, plan))}
+    refusals = legality.refusals(module_names(spec, plan))
     if refusals:
         return Refused(
             **facts, stopped_by="legality", reasons=tuple(reason.sentence for reason in refusals)

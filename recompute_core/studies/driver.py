@@ -18,7 +18,7 @@ from ..plans.names import regions_of
 from ..results import Canary
 from .assemble import assemble
 from .engine import Garbled, LocalEngine, LocalWorker
-from .flow import Book, CellKey, Task, canary_block, next_task
+from .flow import Book, CellKey, Task, next_task
 from .locks import Lock, machine_lock
 from .store import Status, Store
 from .worker import Assignment
@@ -123,6 +123,7 @@ class _Driver:
                 environment=self._store.study(self._study).environment,
                 proof=task.proof,
                 noise_floor=task.noise_floor,
+                canary=task.canary,
             )
         )
         listening = _Listening(self, task)
@@ -135,7 +136,7 @@ class _Driver:
         listening.end(why)
 
     def _canary_of(self, task: Task) -> Canary | None:
-        return self._book().canary_of(canary_block(self._spec, task.plan))
+        return self._book().canary_of(task.canary) if task.canary else None
 
     def _take_over(self, task: Task, canary: Canary) -> None:
         """Let a canary that was caught earlier stand for this candidate's."""

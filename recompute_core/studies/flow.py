@@ -32,6 +32,8 @@ class Task:
     proof: ParityPassed | None = None
     """The parity that allows memory or time to be measured."""
     noise_floor: float | None = None
+    canary: str | None = None
+    """FQN of the module whose replay is broken in the canary."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,20 @@ def block_names(spec: StudySpec, plan: str) -> tuple[str, ...]:
     return touched_blocks(regions_of(spec, plan), anatomy_of(spec.workload))
 
 
-def canary_block(spec: StudySpec, plan: str) -> str:
-    """FQN of the block whose replay a plan's canary breaks: the first that the plan touches.
+def module_names(spec: StudySpec, plan: str) -> tuple[str, ...]:
+    """FQNs of the modules that a plan recomputes."""
+    return tuple(name for region in regions_of(spec, plan) for name in region.modules)
 
-    A whole block, since a part may well be blind to its input: a dropout's backward is.
+
+def canary_module(spec: StudySpec, plan: str, legality: Legality) -> str:
+    """FQN of the module whose replay a plan's canary breaks: the first block that the plan touches.
+
+    A whole block, since a part may well be blind to its input: a dropout's backward is. Where that block
+    may not be replayed, an unbroken replay of it fails too and would prove nothing: the plan's own first
+    module then.
     """
-    return block_names(spec, plan)[0]
+    block = block_names(spec, plan)[0]
+    return block if legality.of(block).verdict == "legal" else module_names(spec, plan)[0]
 
 
 def hash_of(spec: StudySpec, plan: str) -> str:
@@ -140,11 +150,13 @@ def _next_at(spec: StudySpec, book: Book, shape: dict[str, int]) -> Task | None:
     noise, legality = book.noise(key), book.legality(key)
     if noise is None or legality is None or noise.failures(spec.thresholds):
         return None
-    legal = [plan for plan in spec.plans if not legality.refusals(block_names(spec, plan))]
+    legal = [plan for plan in spec.plans if not legality.refusals(module_names(spec, plan))]
     for plan in legal:
         phases = book.open(key, plan, ("canary", "parity"))
         if phases:
-            return Task(shape, key, plan, phases, noise_floor=noise.largest_relative_gap)
+            canary = canary_module(spec, plan, legality)
+            floor = noise.largest_relative_gap
+            return Task(shape, key, plan, phases, noise_floor=floor, canary=canary)
         proof = book.proof(key, plan)
         for measured in (PLAIN, plan) if proof else ():
             if book.open(key, measured, ("memory",)):

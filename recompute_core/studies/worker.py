@@ -9,11 +9,10 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ConfigDict
 
-from ..plans.anatomy import anatomy_of
-from ..plans.names import touched_blocks
 from ..results import ParityPassed, Record, Reference
 from ..spec import Region, StudySpec
 from .environment import check_same_environment, describe_environment
+from .flow import module_names
 from .store import Phase
 
 
@@ -36,6 +35,8 @@ class Assignment(BaseModel):
     """What the study's earlier phases were measured on; empty before the first."""
     proof: ParityPassed | None = None
     noise_floor: float | None = None
+    canary: str | None = None
+    """FQN of the module whose replay is broken in the canary."""
 
 
 def work(assignment: Assignment, out: TextIO) -> None:
@@ -87,7 +88,8 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     if phase == "legality":
         from ..checks.legality import check_legality
 
-        return check_legality(build(), spec.checkpoint, spec.seed)
+        inside = [name for plan in spec.plans for name in module_names(spec, plan)]
+        return check_legality(build(), spec.checkpoint, spec.seed, inside)
     if phase in ("noise", "canary", "parity"):
         from ..checks import parity, snapshot
 
@@ -97,8 +99,9 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
         if phase == "noise":
             return parity.check_noise(build, spec, reference)
         if phase == "canary":
-            block = touched_blocks(task.regions, anatomy_of(spec.workload))[0]
-            return parity.check_canary(build, spec, reference, block)
+            if task.canary is None:
+                raise RuntimeError("canary was asked for without a module to break")
+            return parity.check_canary(build, spec, reference, task.canary)
         return parity.check_parity(
             build, spec, reference, task.regions, task.noise_floor, task.plain.block_calls
         )

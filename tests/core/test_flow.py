@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recompute_core.results import Gap, Noise
+from recompute_core.results import BlockLegality, Gap, Legality, Noise
 from recompute_core.spec import StudySpec, Thresholds
 from recompute_core.studies.flow import (
     PLAIN,
@@ -13,8 +13,9 @@ from recompute_core.studies.flow import (
     CellKey,
     Task,
     block_names,
-    canary_block,
+    canary_module,
     hash_of,
+    module_names,
     next_task,
     total_cells,
 )
@@ -86,9 +87,21 @@ def test_blocks_and_hash_of_a_plan() -> None:
 
 
 def test_the_canary_breaks_the_first_block_that_a_plan_touches() -> None:
-    assert canary_block(SPEC, "blocks:1") == "blocks.1"
-    assert canary_block(SPEC, "norms") == "blocks.0"
-    assert canary_block(SPEC, "nested") == canary_block(SPEC, "every-block") == "blocks.0"
+    assert canary_module(SPEC, "blocks:1", legality()) == "blocks.1"
+    assert canary_module(SPEC, "norms", legality()) == "blocks.0"
+    for plan in ("nested", "every-block"):
+        assert canary_module(SPEC, plan, legality()) == "blocks.0"
+
+
+def test_where_a_block_may_not_be_replayed_its_legal_parts_may() -> None:
+    """Its own unbroken replay would fail too: the canary breaks the plan's first module."""
+    part = BlockLegality(block="blocks.0.mlp", verdict="legal")
+    found = Legality(blocks=(*legality("blocks.0").blocks, part))
+    assert found.refusals(module_names(SPEC, "every-block"))
+    assert not found.refusals(module_names(SPEC, "mlp"))
+    assert canary_module(SPEC, "mlp", found) == "blocks.0.mlp"
+    assert [one.block for one in found.over(module_names(SPEC, "mlp"))] == ["blocks.0.mlp", "blocks.1"]
+    assert found.refusals(module_names(SPEC, "norms")), "what has no verdict has its block's"
 
 
 # --- resuming -------------------------------------------------------------------------------------

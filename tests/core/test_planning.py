@@ -22,7 +22,14 @@ from recompute_core.planner.frontier import Point, undominated
 from recompute_core.planning import MEASURING, Wish, measured, plan, study_of
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import RECIPES, named_regions, plan_hash
-from recompute_core.results import Candidate, ParityPassed, PlanPoint, PlanResult, StudyResult
+from recompute_core.results import (
+    Candidate,
+    Legality,
+    ParityPassed,
+    PlanPoint,
+    PlanResult,
+    StudyResult,
+)
 from recompute_core.spec import CheckpointSettings, ReceiptsSettings, StudySpec
 from recompute_core.studies.admission import admit
 from recompute_core.workloads import build_blank
@@ -48,7 +55,7 @@ def once() -> Iterator[None]:
     threads = torch.get_num_threads()
     measure_costs, planner = costs.measure_costs, frontier.Planner
     found: dict[str, costs.Costs] = {}
-    planners: dict[int, frontier.Planner] = {}
+    planners: dict[tuple[int, Legality], frontier.Planner] = {}
 
     def measured_once(job: Job, *rest: Any) -> costs.Costs:
         workload = type(job.model).__name__
@@ -56,10 +63,11 @@ def once() -> Iterator[None]:
             found[workload] = measure_costs(job, *rest)
         return found[workload]
 
-    def planner_once(on: runs.Runs, of: costs.Costs, *rest: Any) -> frontier.Planner:
-        if id(of) not in planners:
-            planners[id(of)] = planner(on, of, *rest)
-        return planners[id(of)]
+    def planner_once(on: runs.Runs, of: costs.Costs, legality: Legality, *rest: Any) -> frontier.Planner:
+        key = id(of), legality
+        if key not in planners:
+            planners[key] = planner(on, of, legality, *rest)
+        return planners[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(costs, "measure_costs", measured_once)
@@ -350,18 +358,40 @@ def test_a_wish_that_cannot_be(wish: dict[str, Any]) -> None:
         Wish(**wish)
 
 
-def test_where_nothing_may_be_recomputed_no_plan_is_offered() -> None:
-    for spec, why in (
-        (with_batch_norm(), "blocks.0: the running statistics of"),
-        (
-            SPECS["receipts"].model_copy(update={"checkpoint": CheckpointSettings(rng="ignore")}),
-            "random",
-        ),
-    ):
-        found = plan(spec, Wish(frontier=True))
-        assert (found.verdict, found.chosen, found.points) == ("none", None, (found.plain,))
-        assert found.sentence.startswith("No plan can pass: ")
-        assert why in found.sentence
+@pytest.mark.parametrize("which", ["batch norm", "random state ignored"])
+def test_where_a_block_may_not_be_replayed_its_legal_parts_are_offered(which: str) -> None:
+    """Running statistics, or dropout without its random state: what is left passes parity."""
+    spec = with_batch_norm() if which == "batch norm" else without_random_state()
+    found = plan(spec, Wish(frontier=True, against_recipes=True))
+    assert found.verdict == "found"
+    modules = {name for point in everything(found) for r in point.regions for name in r.modules}
+    assert modules
+    assert not modules & {"blocks.0", "blocks.1"}
+    inside = {name.rpartition(".")[2] for name in modules}
+    assert inside <= ({"attn", "mlp", "stem"} if which == "batch norm" else {"norm1", "norm2", "stem"})
+    reference = fixed_update(build_blank(spec.workload, spec.seed), spec.optimizer, spec.seed)
+    for point in (found.floor, *found.recipes):
+        parity = check_parity(
+            lambda: build_blank(spec.workload, spec.seed),
+            spec,
+            reference.tensors,
+            point.regions,
+            0.0,
+            reference.block_calls,
+        )
+        assert isinstance(parity, ParityPassed), (point.plan, parity)
+
+
+def test_where_nothing_may_be_recomputed_no_plan_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = Legality(blocks=tuple(make.illegal(name) for name in ("stem", "blocks.0", "blocks.1")))
+    monkeypatch.setattr(planning, "_legality", lambda spec, job: nothing)
+    found = plan(SPECS["receipts"], Wish(frontier=True))
+    assert (found.verdict, found.chosen, found.points) == ("none", None, (found.plain,))
+    assert found.sentence.startswith("No plan can pass: ")
+
+
+def without_random_state() -> StudySpec:
+    return SPECS["receipts"].model_copy(update={"checkpoint": CheckpointSettings(rng="ignore")})
 
 
 def with_batch_norm() -> StudySpec:
