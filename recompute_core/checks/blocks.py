@@ -38,8 +38,10 @@ from .step import (
 )
 
 SEEDS = (0, 1, 2)
+EXACT = 1e-6
+"""Largest relative gap that passes where plain repeats itself to the last bit: a replay does too."""
 TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-3, "float16": 1e-3}
-"""Largest relative gap that passes, by the precision of the forward; the noise floor may raise it."""
+"""The same where it does not, by the precision of the forward; the noise floor may raise it."""
 _NOISE_FACTOR = 4.0
 
 Progress = Callable[[str], None]
@@ -83,7 +85,7 @@ def check_blocks(
     )
     with generators_kept():
         first = model if isinstance(model, nn.Module) else _built(build)
-        if not isinstance(model, nn.Module) and _built(build) is first:  # one model, given again
+        if not isinstance(model, nn.Module) and _share(first, _built(build)):
             training = replace(training, build=copies_of(first))
         names = _checked_blocks(first, blocks)
         functions = (training.loss_fn, training.context, training.step)
@@ -106,6 +108,11 @@ def _built(build: Callable[[], nn.Module]) -> nn.Module:
             f"model: expected a module or a function that builds one, got {type(model).__name__}"
         )
     return model
+
+
+def _share(model: nn.Module, other: nn.Module) -> bool:
+    """Whether what a function builds is, in part, what it built before."""
+    return not {id(module) for module in model.modules()}.isdisjoint(map(id, other.modules()))
 
 
 def _settings(rng: str, variant: str) -> CheckpointSettings:
@@ -193,7 +200,8 @@ class _Check:
             if noise is None or noise > self.tolerance:
                 verdicts = causes.not_deterministic(self.blocks, plain, again, noise)
             else:
-                self.tolerance, self._noise = max(self.tolerance, _NOISE_FACTOR * noise), noise
+                self._noise = noise
+                self.tolerance = max(self.tolerance, _NOISE_FACTOR * noise) if noise else EXACT
                 self._ignored = frozenset(causes.changed_state(plain, again))
                 verdicts, saving = self._against_plain(plain)
         return BlockReport(
@@ -283,7 +291,10 @@ class _Check:
 
     def _compared(self, way: Way, reference: Left) -> Trial:
         found = self._run(way)
-        return Trial(way, reference, found, self.tolerance, self._noise, self._ignored)
+        trial = Trial(way, reference, found, self.tolerance, self._noise, self._ignored)
+        assert trial.gaps is not None  # compared now, so that what was compared need not be kept
+        found.tensors.clear()
+        return trial
 
     def _reference(self, way: Way) -> Left | None:
         """Plain under the same seed and in the same loop; None where plain itself cannot do it."""
@@ -351,13 +362,12 @@ class _Check:
                 verdicts.append(self._verdict(block, "no_saving", causes.not_called(block)))
                 continue
             depends = causes.conditions(block, plain, conditions, self.settings)
-            why = causes.no_saving(block, saving) if saving.none else ()
             verdicts.append(
                 BlockVerdict(
                     block=block,
                     verdict="no_saving" if flat else "legal",
-                    reasons=why if flat else (),
-                    conditions=depends if flat else (*depends, *why),
+                    reasons=causes.no_saving(block, saving) if flat else (),
+                    conditions=depends,
                 )
             )
         return verdicts, saving

@@ -324,9 +324,10 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
         "a tensor that the replay needs is changed in place after it was kept; change a copy",
     ),
     (
-        "second time|incompatible with .grad|incompatible with inputs|use_reentrant|setup_context|vmap",
+        "second time|ready only once|incompatible with .grad|incompatible with inputs|use_reentrant"
+        "|setup_context|vmap|support saved tensor hooks",
         "variant_refuses",
-        "the reentrant variant, or this transform, cannot go through a checkpoint; use the "
+        "the reentrant variant, or a transform of torch.func, cannot go through this; use the "
         "non-reentrant one (use_reentrant=False) and .backward()",
     ),
 )
@@ -342,15 +343,23 @@ _ELSE = (
 
 def _raised(block: str, error: Exception) -> Reason:
     """torch's message, translated into what to change."""
-    text = " ".join(str(error).split())
+    text = _text(error)
     known = ((c, a) for patterns, c, a in _ADVICE if any(p in text for p in patterns.split("|")))
     code, advice = next(known, _ELSE)
     return Reason(
         code=code,
         block=block,
-        sentence=f"{named(block)}: the recomputed step raises {type(error).__name__}: {advice}. "
-        f"(torch says: {text[:160]})",
+        sentence=f"{named(block)}: the recomputed step raises {type(error).__name__}: {advice} "
+        f"({_short(text)}).",
     )
+
+
+def _text(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 160 else f"{text[:160].rsplit(' ', 1)[0]} …"
 
 
 def _plainly_off(block: str, trial: Trial) -> Reason:
@@ -381,23 +390,21 @@ def _unique(reasons: list[Reason]) -> Iterator[Reason]:
 
 
 def plain_raises(block: str, error: Exception) -> Reason:
-    text = " ".join(str(error).split())[:200]
     return Reason(
         code="plain_raises",
         block=block,
-        sentence=f"{named(block)}: nothing to compare with: the plain step itself raises "
-        f"{type(error).__name__}: {text}",
+        sentence=f"{named(block)}: there is nothing to compare with: the plain step itself raises "
+        f"{type(error).__name__} ({_short(_text(error))}); mend that first.",
     )
 
 
 def plain_refuses(block: str, error: Exception) -> Reason:
-    text = " ".join(str(error).split())[:160]
     return Reason(
         code="plain_refuses",
         block=block,
         sentence=f"{named(block)}: the plain step refuses what your step does between forward and "
-        f"backward ({type(error).__name__}: {text}), and the recomputed one goes on silently with other "
-        "values; do it after backward.",
+        f"backward ({type(error).__name__}: {_short(_text(error))}), and the recomputed one goes on "
+        "silently with other values; do it after backward.",
     )
 
 

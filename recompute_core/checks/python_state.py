@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor as is_wrapped
 from torch.nn.modules import module as every_module
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves
@@ -351,7 +352,7 @@ def _tensor(value: Tensor) -> Any:
     if is_lazy(value):
         return ("tensor", "lazy")
     facts = (tuple(value.shape), str(value.dtype), str(value.layout))
-    if value.layout != torch.strided or value.device.type == "meta":
+    if value.layout != torch.strided or value.device.type == "meta" or is_wrapped(value):
         return ("tensor", *facts)
     plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
     if plain.dtype.is_complex:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from ..errors import InputError
@@ -121,7 +122,13 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
     regions = tuple(Region.model_construct(modules=(name,), keep=()) for name in modules.values())
     calls: dict[str, BlockCall] = {}
     progress = _Progress(calls)
-    known = [*model.parameters(), *model.buffers(), *leaves]
+    if metered:  # gradients are state, as in every other meter, and no part of the peak
+        for parameter in model.parameters():
+            if parameter.requires_grad and not is_lazy(parameter):
+                parameter.grad = torch.zeros_like(parameter)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    tensors_before = (*model.parameters(), *gradients, *model.buffers(), *leaves)
+    known = [tensor for tensor in tensors_before if not is_lazy(tensor)]
     meter = LiveBytes(known) if metered else None
     error: Exception | None = None
     output = loss = None
@@ -138,18 +145,14 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
         try:
             if training.step is not None and way.loop == "plain":
                 output, loss = training.step(model, inputs, training.loss_fn)
+                _checked_loss("step", loss)
                 progress.forward_done(None)
             else:
                 output, loss = _LOOPS[way.loop](training, model, inputs, progress, meter)
         except Exception as raised:
-            if is_out_of_memory(raised):
+            if is_out_of_memory(raised) or isinstance(raised, InputError):
                 raise
             error = raised
-    if error is None and not isinstance(loss, Tensor):
-        raise InputError(
-            f"{'step' if training.step else 'loss_fn'}: expected the loss as a tensor, "
-            f"got {type(loss).__name__}"
-        )
     has_graph = loss is None or bool(loss.requires_grad)
     tensors: Snapshot = {}
     if error is None and output is not None and loss is not None:
@@ -191,12 +194,20 @@ class _Progress:
         self.held = meter.alive if meter else 0
         for call in self._calls.values():
             call.changed_later = _condition(call.arguments) != call.after
+            call.arguments = None  # they hold the graph, and that the model
 
 
 def _forward(training: Training, model: nn.Module, inputs: Any) -> tuple[Any, Tensor]:
     args, kwargs = called_with(inputs)
     output = model(*args, **kwargs)
-    return output, training.loss_fn(output)
+    loss = training.loss_fn(output)
+    _checked_loss("loss_fn", loss)
+    return output, loss
+
+
+def _checked_loss(where: str, loss: Any) -> None:
+    if not isinstance(loss, Tensor):
+        raise InputError(f"{where}: expected the loss as a tensor, got {type(loss).__name__}")
 
 
 def called_with(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -336,7 +347,7 @@ def _stepping_in_backward(model: nn.Module) -> Iterator[None]:
 
     with ExitStack() as stack:
         for parameter in model.parameters():
-            if parameter.requires_grad:
+            if parameter.requires_grad and not is_lazy(parameter):
                 handle = parameter.register_post_accumulate_grad_hook(step)  # type: ignore[no-untyped-call]
                 stack.callback(handle.remove)
         yield
@@ -386,8 +397,10 @@ def _digest(value: Any) -> str:
 
 
 def _generators() -> dict[str, Any]:
+    with torch._C._DisableFuncTorch():  # a step may be inside of a transform
+        drawn = [state.numpy().tobytes() for state in _torch_states()]
     return {
-        "torch": [state.numpy().tobytes() for state in _torch_states()],
+        "torch": drawn,
         "random": random.getstate(),
         "numpy": repr(np.random.get_state(legacy=False)),
     }

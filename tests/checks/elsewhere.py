@@ -1,0 +1,3 @@
+"""A number that a block in another file changes."""
+
+CALLS = 0
