@@ -136,7 +136,7 @@ def _picture(result: StudyResult, shapes: list[str], state: SearchState) -> None
     marks = points(judged)
     answer, budget = better.answer_in(state), better.budget_mb()
     searched = estimated_points(answer) if answer else []
-    line = budget_in(answer, budget) if answer and budget else None
+    line = budget_in(answer, budget, len(shapes) > 1) if answer and budget else None
     if marks or searched:
         st.plotly_chart(
             picture(marks, result.thresholds, chrome.colours(), 500, searched, line),

@@ -99,7 +99,7 @@ def _search(snapshot: Snapshot, shape: str) -> None:
 PROGRESS: dict[Progress, str] = {
     "waiting": "Waiting: something else is being measured on this machine. The search starts after it.",
     "running": "Searching: timing ops on this machine, then estimating plans without allocating them. "
-    "About half a minute; longer for deep models.",
+    "About half a minute on an idle machine, longer for deep models.",
 }
 
 
@@ -121,15 +121,10 @@ def _answered(snapshot: Snapshot, result: StudyResult, answer: PlanResult) -> No
         st.html(markup.strip(sentence, "plain"))
     best = found.cheapest_within(answer, budget) if budget else None
     st.html(found.plans_table(found.with_measured(answer, result), anatomy, best))
-    with st.container(horizontal=True, vertical_alignment="center"):
-        again = _search_again()
-        st.caption(
-            f"Estimated at {answer.shape_key}, nothing allocated; gates judge measured figures alone. "
-            "Times come from ops timed once here and vary with the machine's load: measure before you "
-            "decide."
-        )
-    if again:
-        _search(snapshot, answer.shape_key)
+    st.caption(
+        f"Estimated at {answer.shape_key}, nothing allocated; gates judge measured figures alone. Times "
+        "come from ops timed once here and vary with the machine's load: measure before you decide."
+    )
     _elsewhere(snapshot, answer)
     with st.container(key="stack-better"):
         left, right = st.columns([1, 1.7], gap="medium")
@@ -142,10 +137,13 @@ def _answered(snapshot: Snapshot, result: StudyResult, answer: PlanResult) -> No
             key=f"found {answer.shape_key} {budget}", width=360,
         )  # fmt: skip
         _measure(snapshot, answer, names[picked])
+        again = _search_again()
     with right:
         rows = planmap.plan_map(names[picked].regions, anatomy)
         st.html(planmap.drawn(rows))
         st.caption(planmap.summary(rows))
+    if again:
+        _search(snapshot, answer.shape_key)
 
 
 def _search_again() -> bool:

@@ -61,10 +61,11 @@ class Budget:
     name: str
 
 
-def budget_in(answer: PlanResult, budget_mb: float) -> Budget:
-    """Where a budget lies in the picture."""
-    name = f"budget {megabytes(round(budget_mb * 1e6))} at {answer.shape_key}"
-    return Budget(budget_mb * 1e6 / answer.plain.peak_bytes, name)
+def budget_in(answer: PlanResult, budget_mb: float, several: bool) -> Budget:
+    """Where a budget lies in a picture, of several shapes or of the answer's alone."""
+    name = f"budget {megabytes(round(budget_mb * 1e6))}"
+    where = f" at {answer.shape_key}" if several else ""
+    return Budget(budget_mb * 1e6 / answer.plain.peak_bytes, name + where)
 
 
 def draw_estimated(

@@ -7,8 +7,8 @@ the chart; a name that finds no room is left to the hover.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_PLOT_PX = (500.0, 340.0)
-_LETTER_PX, _LINE_PX, _GAP_PX = 6.4, 15.0, 5.0
+_WIDTH_PX = 530.0
+_LETTER_PX, _LINE_PX, _GAP_PX = 6.2, 15.0, 5.0
 _POSITIONS = (
     *("top right", "bottom right", "top left", "bottom left", "middle right", "middle left"),
     *("top center", "bottom center"),
@@ -34,6 +34,7 @@ def place(
     lines: tuple[float, float],
     soft: int = 0,
     bars: Sequence[tuple[tuple[float, float], tuple[float, float]]] = (),
+    height_px: float = 340.0,
 ) -> list[str | None]:
     """A Plotly text position for each point, or None where there is no room.
 
@@ -44,8 +45,8 @@ def place(
 
     def pixel(x: float, y: float) -> tuple[float, float]:
         return (
-            (x - across[0]) / (across[1] - across[0]) * _PLOT_PX[0],
-            (up[1] - y) / (up[1] - up[0]) * _PLOT_PX[1],
+            (x - across[0]) / (across[1] - across[0]) * _WIDTH_PX,
+            (up[1] - y) / (up[1] - up[0]) * height_px,
         )
 
     hard = len(points) - soft
@@ -63,7 +64,7 @@ def place(
         tries = [(position, avoided) for avoided in avoiding for position in _POSITIONS]
         for position, avoided in tries if point.text else ():
             box = _box(position, centre, len(point.text) * _LETTER_PX)
-            if _free(box, avoided, gate_x, gate_y):
+            if box[3] <= height_px and _free(box, avoided, gate_x, gate_y):
                 choice = position
                 taken.append(box)
                 break
@@ -73,20 +74,21 @@ def place(
 
 def _around(start: tuple[float, float], end: tuple[float, float]) -> Box:
     (left, right), (top, bottom) = (sorted(pair) for pair in zip(start, end, strict=True))
-    return left - 3, top - 3, right + 3, bottom + 3
+    return left - 1, top - 1, right + 1, bottom + 1
 
 
 def _box(position: str, centre: tuple[float, float], width: float) -> Box:
     x, y = centre
     height, side = position.split(" ")
     left = {"right": x + _GAP_PX, "left": x - _GAP_PX - width, "center": x - width / 2}[side]
-    top = {"top": y - _GAP_PX - _LINE_PX, "middle": y - _LINE_PX / 2, "bottom": y + _GAP_PX}[height]
+    # Plotly sets a name above its point a little further off than one below it.
+    top = {"top": y - 24, "middle": y - _LINE_PX / 2, "bottom": y + 4}[height]
     return left, top, left + width, top + _LINE_PX
 
 
 def _free(box: Box, taken: Sequence[Box], gate_x: float, gate_y: float) -> bool:
     left, top, right, bottom = box
-    if right > _PLOT_PX[0] + 10 or left < 0 or top < -20 or bottom > _PLOT_PX[1]:
+    if right > _WIDTH_PX + 10 or left < 0 or top < -20:
         return False
     if left < gate_x < right or top < gate_y < bottom:
         return False

@@ -21,6 +21,8 @@ from .palette import SYMBOLS, VERDICT_MARK, Palette
 from .progress import is_open
 from .words import KINDS, OUTCOMES, plan_label, shape_labels
 
+_AROUND_PX = 115.0
+"""What legend, ticks and titles take of a chart's height."""
 _LEGEND: dict[Outcome, str] = {
     "pass": "passes every gate",
     "fail": "fails a gate",
@@ -150,7 +152,8 @@ def picture(
         _draw_budget(figure, budget, limits, colours)
     _draw_pareto(figure, found, colours)
     ink = {"pass": colours.passed, "fail": colours.failed, "undecided": colours.undecided}
-    placed = _placed_names(found, searched, limits, (x_low, x_high), (y_low, y_high), edge, budget)
+    view = (x_low, x_high), (y_low, y_high), height - _AROUND_PX
+    placed = _placed_names(found, searched, limits, view, edge, budget)
     if searched:
         known = {(p.plan, p.shape_key) for p in found}
         rings = {k: at for k, at in placed.items() if k not in known}
@@ -209,7 +212,7 @@ def _draw_budget(figure: go.Figure, budget: Budget, limits: Thresholds, colours:
     )  # fmt: skip
     below = budget.peak < limits.peak_ratio
     figure.add_annotation(
-        text=budget.name, showarrow=False, x=1, xref="paper", xanchor="right", y=budget.peak,
+        text=budget.name, showarrow=False, x=0, xref="paper", xanchor="left", xshift=8, y=budget.peak,
         yanchor="top" if below else "bottom", font={"size": 12, "color": colours.series[0]},
     )  # fmt: skip
 
@@ -317,8 +320,7 @@ def _placed_names(
     found: Sequence[Point],
     searched: Sequence[Estimated],
     limits: Thresholds,
-    across: tuple[float, float],
-    up: tuple[float, float],
+    view: tuple[tuple[float, float], tuple[float, float], float],
     edge: float,
     budget: Budget | None,
 ) -> dict[tuple[str, str], tuple[str, str]]:
@@ -329,24 +331,40 @@ def _placed_names(
     hollow = [p for p in searched if (p.plan, p.shape_key) not in named]
     several = len({p.shape_key for p in (*found, *searched)}) > 1
     named |= {(p.plan, p.shape_key): "" if several else p.plan for p in hollow}
-    # Those on the edge, whose figure is in the name, and the best ones get room first.
+    # Those on the edge and the best ones get room first.
     ordered: list[Point | Estimated] = [
         *sorted(found, key=lambda p: (p.update <= edge, not p.best)),
-        *hollow,
+        *sorted(hollow, key=lambda p: p.update <= edge),
     ]
-    for p in ordered:
-        if p.update > edge:
-            named[p.plan, p.shape_key] += f" {p.update:.2f} →"
-    points = [Named(1.0, 1.0, "")]
-    points += [Named(min(p.update, edge), p.peak, named[p.plan, p.shape_key]) for p in ordered]
+    across, up, height_px = view
     bars = [((p.update_ci[0], p.peak), (p.update_ci[1], p.peak)) for p in found if p.update <= edge]
     bars += [((p.update, p.peak_ci[0]), (p.update, p.peak_ci[1])) for p in found if p.update <= edge]
-    bars += [((across[0], budget.peak), (across[1], budget.peak))] if budget else []
-    gates = limits.update_ratio, limits.peak_ratio
-    places = place(points, across, up, gates, len(hollow), bars)[1:]
+    if budget:
+        aside = 0.05 * (up[1] - up[0]) * (-1 if budget.peak < limits.peak_ratio else 1)
+        name_ends = across[0] + 0.36 * (across[1] - across[0]), budget.peak + aside
+        bars.append(((across[0], budget.peak), (across[1], budget.peak)))
+        bars.append(((across[0], budget.peak), name_ends))
+
+    def placed(texts: list[str]) -> list[str | None]:
+        points = [Named(1.0, 1.0, "")]
+        points += [
+            Named(min(p.update, edge), p.peak, text) for p, text in zip(ordered, texts, strict=True)
+        ]
+        gates = limits.update_ratio, limits.peak_ratio
+        return place(points, across, up, gates, len(hollow), bars, height_px)[1:]
+
+    keys = [(p.plan, p.shape_key) for p in ordered]
+    figures = [f"{p.update:.2f} →" if p.update > edge else "" for p in ordered]
+    texts = [f"{named[key]} {figure}".strip() for key, figure in zip(keys, figures, strict=True)]
+    places = placed(texts)
+    if any(figure and not at for figure, at in zip(figures, places, strict=True)):
+        # No room for the name there: the figure alone says more than nothing.
+        shorter = zip(texts, figures, places, strict=True)
+        texts = [text if at or not figure else figure for text, figure, at in shorter]
+        places = placed(texts)
     return {
-        (p.plan, p.shape_key): (named[p.plan, p.shape_key] if at else "", at or "top right")
-        for p, at in zip(ordered, places, strict=True)
+        key: (text if at else "", at or "top right")
+        for key, text, at in zip(keys, texts, places, strict=True)
     }
 
 

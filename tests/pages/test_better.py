@@ -189,8 +189,9 @@ def test_points_that_are_many_or_near_are_all_in_view(store: Store) -> None:
 
 
 def test_a_budget_is_a_line_with_its_name() -> None:
-    line = found.budget_in(answer(), 3)
-    assert line == found.Budget(0.75, "budget 3.00 MB at T=256 B=4")
+    assert found.budget_in(answer(), 3, several=True).name == "budget 3.00 MB at T=256 B=4"
+    line = found.budget_in(answer(), 3, several=False)
+    assert line == found.Budget(0.75, "budget 3.00 MB")
     drawn = picture([], studies.spec_of().thresholds, LIGHT, 500, found.estimated_points(answer()), line)
     assert [shape.y0 for shape in drawn.layout.shapes if shape.line.width == 1] == [0.75]
     assert line.name in [note.text for note in drawn.layout.annotations]
