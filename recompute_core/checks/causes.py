@@ -196,7 +196,10 @@ def explain(
     if "variant" in helps:
         other = "forward" if settings.variant == "call" else "call"
         found.append(
-            because("variant", f"the variant {other} passes: what its hooks do is not replayed alike.")
+            because(
+                "variant",
+                f"what hooks do is not replayed alike; under the variant {other} it passes: use that.",
+            )
         )
     if together:
         found.append(
@@ -222,7 +225,9 @@ def _seen(trial: Trial) -> str:
     what = {"grad": "the gradient of ", "input_grad": "the gradient of ", "loss": "the loss"}.get(
         worst.part, "output "
     )
-    how = worst.problem or f"differs by {worst.relative:.2g} of its size"
+    gap = worst.relative or 0.0
+    far = f"is off by {gap:.2g} times its size" if gap >= 10 else f"differs by {gap:.2g} of its size"
+    how = worst.problem or far
     return f" ({what}{worst.name if worst.part != 'loss' else ''} {_verb(how)})"
 
 

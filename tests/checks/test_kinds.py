@@ -675,7 +675,7 @@ PARITY: list[tuple[str, Build, str, str]] = [
         "input_changed",
         "a list that it pops from",
     ),
-    ("a hook that is gone", lambda: Injected(Block()), "variant", "the variant forward passes"),
+    ("a hook that is gone", lambda: Injected(Block()), "variant", "under the variant forward it passes"),
 ]
 
 

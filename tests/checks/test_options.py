@@ -124,6 +124,31 @@ def test_weights_that_move_before_backward() -> None:
     assert_found(check(plain_layers, step=moves_weights), "error", "plain_raises")  # `after` refuses
 
 
+def test_batches_in_parts_are_not_blamed_on_recomputing() -> None:
+    """A mean of means over uneven parts is another loss, plain or recomputed."""
+
+    def in_parts(model: nn.Module, inputs: Any, loss_fn: Loss) -> tuple[Any, Tensor]:
+        outputs = [model(part) for part in inputs[0].split(3)]
+        loss = torch.stack([loss_fn(output) for output in outputs]).mean()
+        loss.backward()
+        return outputs, loss
+
+    assert_found(check(plain_layers, step=in_parts), "legal", None)
+
+
+def test_blocks_inside_of_a_block() -> None:
+    def nested() -> nn.Module:
+        return Net(nn.Sequential(*(layers(nn.GELU()) for _ in range(3))))
+
+    x = batch(512, WIDTH)
+    inner = ["block.0", "block.1", "block.2"]
+    alone, both = check(nested, (x,), blocks=inner), check(nested, (x,), blocks=["block", *inner])
+    assert [one.verdict for one in (*alone.blocks, *both.blocks)] == ["legal"] * 7
+    assert alone.saving is not None
+    assert both.saving is not None
+    assert both.saving.recomputed_held_bytes < alone.saving.recomputed_held_bytes
+
+
 def test_two_batches_are_tried_without_being_asked_for() -> None:
     assert_found(check(Shares), "parity_fail", "two_forwards", "two forwards before a backward")
 
