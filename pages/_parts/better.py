@@ -34,6 +34,7 @@ def watch_searches(snapshot: Snapshot) -> None:
     It ticks whether or not a search runs: one may be started in another tab, and a fragment that is
     drawn alone starts no other.
     """
+    st.session_state.pop(_SHOWN, None)  # the page is being drawn anew: the first tick is at once
     st.fragment(_tick, run_every=2.0)(snapshot.row.id)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from recompute_core.studies.locks import Lock
 from recompute_core.studies.store import Store
 from tests.pages import studies
 
@@ -200,6 +201,33 @@ def test_the_best_plans_are_found_and_one_is_looked_at(
     expect(page.get_by_text("parts in 2 blocks:")).to_be_visible()
     with urllib.request.urlopen(f"{address}/api/healthz", timeout=10) as answer:
         assert json.load(answer)["torch_loaded"] is False
+
+
+def test_a_search_of_another_tab_is_followed_to_its_end(
+    served: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, store, _ = served
+    study = studies.filled(store)
+    page = visitor().page()
+    page.goto(f"{address}/tradeoff?study={study}")
+    settle(page)
+    lock = Lock(store.folder(study) / "plans T=128 B=4.lock")
+    assert lock.acquire()
+    # A pill redraws its fragment alone, which starts no ticker of its own.
+    page.get_by_role("button", name="T=128", exact=True).click()
+    expect(page.get_by_text("Searching: timing ops on this machine")).to_be_visible(timeout=20_000)
+    page.wait_for_url(re.compile(r"shape=T%3D128\+B%3D4"))
+    lock.release()
+    expect(page.get_by_role("button", name="Find the best plans")).to_be_visible(timeout=20_000)
+    # What is started elsewhere shows without a click, and the address shows the shape again.
+    assert lock.acquire()
+    expect(page.get_by_text("Searching: timing ops on this machine")).to_be_visible(timeout=20_000)
+    other = visitor().page()
+    other.goto(page.url)
+    settle(other)
+    expect(other.get_by_text("Searching: timing ops on this machine")).to_be_visible(timeout=20_000)
+    lock.release()
+    expect(other.get_by_role("button", name="Find the best plans")).to_be_visible(timeout=20_000)
 
 
 def test_an_unknown_study_is_said_in_one_line(visitor: Visitor, served: tuple[str, Store, str]) -> None:

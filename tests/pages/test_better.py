@@ -290,6 +290,9 @@ def test_the_page_notes_the_shape_that_a_pill_has_chosen(open_page: OpenPage, st
     assert app.session_state["search shown"] == (study, "T=128 B=4", "running")
     assert "Searching: timing ops" in text(app)
     lock.release()
+    app.run()  # all of it, its first tick included
+    assert app.session_state["search shown"] == (study, "T=128 B=4", None)
+    assert app.button(key="search").label == "Find the best plans"
 
 
 def test_a_chosen_shape_is_in_the_address(open_page: OpenPage, store: Store) -> None:
