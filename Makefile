@@ -36,7 +36,7 @@ browser: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/dev: .venv/run requirements-dev.txt
+.venv/dev: .venv/run requirements-dev.txt requirements-models.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 

@@ -184,42 +184,52 @@ def plans(json_file: str | None) -> None:
     _write_json(json_file, facts)
 
 
-@cli.command(epilog="Example: python -m recompute_core legality receipts --set workload.norm=batch")
-@click.argument("workload", metavar="WORKLOAD")
-@click.option("--block", metavar="FQN", help="Look at this block alone.")
+@cli.command(epilog="Example: python -m recompute_core legality timm:vit_tiny_patch16_224")
+@click.argument("workload", required=False, metavar="[WORKLOAD]")
+@click.option("--block", "blocks", multiple=True, metavar="FQN", help="Look at this block; repeatable.")
+@click.option(
+    "--workload", "factory", metavar="PACKAGE.MODULE:FUNCTION", help="What makes your own model."
+)
 @set_option
 @json_option
-def legality(workload: str, block: str | None, settings: tuple[str, ...], json_file: str | None) -> None:
-    """Say which blocks are safe to replay, and why others are not."""
-    from .asking import asked_workload
+def legality(
+    workload: str | None,
+    blocks: tuple[str, ...],
+    factory: str | None,
+    settings: tuple[str, ...],
+    json_file: str | None,
+) -> None:
+    """Say which blocks are safe to recompute, and why others are not.
+
+    WORKLOAD is gpt or receipts, or hf:CONFIG?setting=value of transformers, timm:MODEL?setting=value, or
+    a name of your own, from RECOMPUTE_WORKLOADS (name=package.module:function, and commas) or from
+    the entry points recompute_workloads.
+    """
+    from .asking import asked_check
     from .studies.admission import admit
     from .studies.store import home_folder
+    from .workloads.registered import resolve
 
-    spec = asked_workload(workload, settings)
-    admit(spec, home_folder())
+    name = resolve(workload, factory)
+    spec = asked_check(name, settings)
+    if name in WORKLOADS:
+        admit(spec, home_folder())
     _check_writable(json_file)
 
-    from .checks.legality import check_legality
-    from .terminal import photo_progress
-    from .workloads import build, prepare
-    from .workloads.device import cast, move, pick_device
+    from .safety import check, own_model
+    from .terminal import photo_progress, safety_table, steps_progress
 
-    with photo_progress() as progress:
-        prepare(spec.workload, home_folder(), progress)
-    job = cast(build(spec.workload, spec.seed, home_folder()), spec.precision)
-    job = move(job, pick_device(spec.device))
-    if block is not None and block not in (*job.outside, *job.blocks):
-        known = ", ".join((*job.outside, *job.blocks))
-        raise InputError(f"--block: no block {block!r}; the blocks are {known}")
-    found = check_legality(job, spec.checkpoint, spec.seed)
-    chosen = [b for b in found.blocks if block in (None, b.block)]
+    with photo_progress() as photos:
+        own = own_model(name, spec, photos)
+    autocast = None if name in WORKLOADS or spec.precision == "float32" else spec.precision
+    with _ending_at_once(), steps_progress() as listener:
+        found = check(own, spec, blocks, autocast, listener)
     if json_file != "-":
-        for one in chosen:
-            click.echo(f"{one.block}: {one.verdict}")
-            for reason in (*one.reasons, *one.conditions):
-                click.echo(f"  {reason.sentence}")
-    _write_json(json_file, [one.model_dump(mode="json") for one in chosen])
-    sys.exit(0 if all(one.verdict == "legal" for one in chosen) else 1)
+        _print(safety_table(found))
+        for line in found.lines:
+            click.echo(line)
+    _write_json(json_file, found.document())
+    sys.exit({"error": 4, "illegal": 1, "parity_fail": 1}.get(found.report.verdict, 0))
 
 
 @cli.command(epilog="Example: python -m recompute_core plan gpt --budget-mb 250 --measure")
@@ -269,27 +279,40 @@ def plan(
 
 @contextlib.contextmanager
 def _searching() -> Iterator[None]:
-    """While plans are searched for: the machine is this command's, as ops are timed, and Ctrl-C ends it
-    at once (torch's callbacks would swallow it otherwise)."""
+    """While plans are searched for: the machine is this command's, as ops are timed."""
     from rich.console import Console
 
     from .studies.locks import machine_lock
 
-    def stop(*_: object) -> None:
-        sys.stderr.write("\nerror: stopped\n")
-        os._exit(4)
-
     machine = machine_lock()
-    before = signal.signal(signal.SIGINT, stop)
     try:
-        with Console(stderr=True).status("waiting for the machine: something is measured") as status:
+        with (
+            _ending_at_once(),
+            Console(stderr=True).status("waiting for the machine: something is measured") as status,
+        ):
             while not machine.acquire(0.5):
                 pass
             status.update("timing ops, then running plans on fake tensors")
             yield
     finally:
-        signal.signal(signal.SIGINT, before)
         machine.release()
+
+
+@contextlib.contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """While steps run in this process: Ctrl-C ends it (torch's callbacks would swallow it otherwise)."""
+    from rich.console import Console
+
+    def stop(*_: object) -> None:
+        Console(stderr=True).show_cursor()
+        sys.stderr.write("\nerror: stopped\n")
+        os._exit(4)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _wish(

@@ -7,7 +7,7 @@ import yaml
 
 from .errors import InputError
 from .plans.names import first_blocks
-from .spec import StudySpec, parse_spec, preset
+from .spec import WORKLOADS, StudySpec, parse_spec, preset
 
 
 def asked(
@@ -37,6 +37,26 @@ def asked_workload(workload: str, settings: tuple[str, ...], plans: tuple[str, .
     for assignment in settings:
         assign(raw, assignment)
     return parse_spec(raw | ({"plans": list(plans)} if plans else {}), "the command line")
+
+
+CHECK_SETTINGS = ("checkpoint", "precision", "seed", "device", "threads")
+"""What of a specification a check of somebody's own model heeds."""
+
+
+def asked_check(name: str, settings: tuple[str, ...]) -> StudySpec:
+    """The specification of a check: a workload's of ours, or for another model what it heeds of one."""
+    if name in WORKLOADS:
+        return asked_workload(name, settings)
+    raw: dict[str, Any] = {}
+    for assignment in settings:
+        assign(raw, assignment)
+    strange = next((key for key in raw if key not in CHECK_SETTINGS), None)
+    if strange is not None:
+        raise InputError(
+            f"--set {strange}: {name} takes {', '.join(CHECK_SETTINGS)}; settings of a model of hf: or "
+            "timm: are in its name, ?setting=value"
+        )
+    return parse_spec(raw, "the command line")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -25,6 +26,16 @@ from .studies.findings import finding
 from .studies.flow import CellKey, total_cells
 from .studies.store import StudyRow
 
+if TYPE_CHECKING:
+    from .safety import Safety
+
+_VERDICTS = {
+    "legal": "[green]legal[/]",
+    "no_saving": "[yellow]no saving[/]",
+    "illegal": "[red]illegal[/]",
+    "parity_fail": "[red]parity fails[/]",
+    "error": "[red]error[/]",
+}
 _WORDS = {"pass": "[green]pass[/]", "fail": "[red]fail[/]", "undecided": "[yellow]undecided[/]"}
 
 
@@ -75,6 +86,35 @@ def photo_progress() -> Iterator[Callable[[int, int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("making the receipt photos", visible=False)
         yield lambda done, total: bar.update(task, completed=done, total=total, visible=True)
+
+
+@contextmanager
+def steps_progress() -> Iterator[Callable[[str], None]]:
+    """A line on standard error, on a terminal alone, that says which training step runs."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("starting") as status:
+        yield lambda what: status.update(escape(what))
+
+
+def safety_table(found: "Safety") -> Table:
+    """One row a block: whether it may be recomputed, what that would free, and why not."""
+    table = Table()
+    table.add_column("block", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("activation MB", justify="right")
+    table.add_column("reason or condition")
+    for one in found.report.blocks:
+        sentences = [reason.sentence for reason in (*one.reasons, *one.conditions)]
+        table.add_row(
+            escape(one.block or "(the model)"),
+            _VERDICTS.get(one.verdict, one.verdict),
+            _mb(found.activation_bytes.get(one.block)),
+            escape("\n".join(sentences)),
+        )
+    return table
 
 
 def _whose(plan: str) -> str:

@@ -1,0 +1,93 @@
+"""Models of Hugging Face transformers from a configuration: random weights, nothing downloaded.
+
+`hf:LlamaConfig?num_hidden_layers=4&hidden_size=256`: a configuration class by name with its settings,
+and two sizes of ours, `batch` and `seq_len`. What is not set keeps the configuration's default. Covers
+what has a language-model head: masked (BERT), causal (Llama, GPT-2), sequence to sequence (T5).
+"""
+
+from typing import Any
+
+import psutil
+import torch
+
+from ..errors import InputError
+from ..gates import megabytes
+from .extras import import_extra
+from .own import OwnModel, default_loss, template
+from .registered import settings_of, size_setting
+
+BATCH, SEQ_LEN = 2, 64
+HEADS = ("AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
+_COPIES = 6
+"""Weights, gradients, and both of the two steps that are compared: what a check holds at the least."""
+
+
+def hf_model(name: str, seed: int, device: torch.device) -> OwnModel:
+    """The model that a name such as `hf:GPT2Config` stands for; raises InputError with one line."""
+    what, settings = settings_of(name)
+    batch = size_setting(name, settings, "batch", BATCH)
+    length = size_setting(name, settings, "seq_len", SEQ_LEN)
+    library = import_extra("transformers", name)
+    library.logging.set_verbosity_error()  # what it says of its own defaults helps nobody here
+    config = _config(name, library, what, settings)
+    head = _head(name, library, config)
+    most = getattr(config, "max_position_embeddings", length)
+    if length > most:
+        raise InputError(f"{name}: seq_len {length} is above max_position_embeddings {most}")
+
+    def make() -> Any:
+        try:
+            return head.from_config(config)
+        except Exception as error:  # whatever a model of theirs says of settings that cannot be
+            raise InputError(f"{name}: {' '.join(str(error).split())[:200]}") from None
+
+    with torch.device("meta"):
+        parameters = sum(parameter.numel() for parameter in make().parameters())
+    needed, there = 4 * parameters * _COPIES, psutil.virtual_memory().total
+    if device.type == "cpu" and needed > there:
+        raise InputError(
+            f"{name}: {parameters / 1e9:.1f} billion parameters; a check takes {megabytes(needed)} and "
+            f"more, and this machine has {megabytes(there)}; set smaller sizes, such as "
+            "?num_hidden_layers=4&hidden_size=256"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(config.vocab_size, (batch, length), generator=generator).to(device)
+    return OwnModel(
+        build=template(lambda: make().to(device), seed),
+        inputs={"input_ids": ids, "labels": ids},
+        loss_fn=default_loss,
+        batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} sequences of {length} seeded "
+        "token ids, which are their own labels",
+    )
+
+
+def _config(name: str, library: Any, what: str, settings: dict[str, Any]) -> Any:
+    """The configuration, caches off; a setting that it does not have is refused and not ignored."""
+    found = getattr(library, what, None) if what.isidentifier() else None
+    if not isinstance(found, type) or not issubclass(found, library.PreTrainedConfig):
+        raise InputError(
+            f"{name}: transformers has no configuration {what!r}; examples are LlamaConfig, BertConfig "
+            "and GPT2Config"
+        )
+    cls: Any = found
+    try:
+        known = {*vars(cls()), *cls.attribute_map, "attn_implementation"}
+        unknown = next((key for key in settings if key not in known), None)
+        if unknown is not None:
+            raise InputError(f"{name}: {what} has no setting {unknown!r}")
+        return cls(**{"use_cache": False, **settings})
+    except InputError:
+        raise
+    except Exception as error:  # strict configurations have errors of their own
+        raise InputError(f"{name}: {' '.join(str(error).split())[:200]}") from None
+
+
+def _head(name: str, library: Any, config: Any) -> Any:
+    """The class that builds the model with its language-model head."""
+    for head in (getattr(library, each) for each in HEADS):
+        if type(config) in head._model_mapping:
+            return head
+    raise InputError(
+        f"{name}: transformers has no language-model head for it; give your own model with --workload "
+        "package.module:function"
+    )

@@ -1,0 +1,147 @@
+"""Somebody's own model, made by a factory `package.module:function`.
+
+The factory takes nothing and returns `(model, batch)`, or up to five things in this order, or a mapping
+with these keys:
+
+`model`      the `nn.Module`, in training mode, on the device where it is to run
+`batch`      what it is called with: a tuple or list of arguments, a mapping of them by name, one tensor
+`loss`       a function of the model's output. Without one: the output's own `loss`, or else the mean
+             square of its floating leaves
+`optimizer`  accepted and not used by `legality`, whose own step is plain SGD
+`blocks`     FQNs of the candidate blocks. Without them: repeated modules, as `stacks` finds them
+
+It is called once for every training step that needs a fresh model, with every generator seeded; what it
+draws from torch, `random` and NumPy is then the same each time.
+"""
+
+import copy
+import importlib
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from ..errors import InputError
+from .extras import declare_vision_ops
+from .update import seed_everything
+
+PARTS = ("model", "batch", "loss", "optimizer", "blocks")
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """A model with its batch and its loss: what a check of blocks needs."""
+
+    build: Callable[[], nn.Module]
+    """Makes a fresh model, the same one after the same seed."""
+    inputs: Any
+    """A tuple or list of arguments, a mapping of them by name, or one tensor."""
+    loss_fn: Callable[[Any], Tensor]
+    """Of the model's output."""
+    blocks: tuple[str, ...] = ()
+    """FQNs of the candidate blocks; none: they are found."""
+    batch_words: str = ""
+    """What the batch is, where we chose it."""
+
+
+def from_factory(path: str) -> OwnModel:
+    """The model that `package.module:function` makes; raises InputError with one line."""
+    factory = _imported(path)
+    first = _made(path, factory)
+    model = first["model"]
+
+    def build() -> nn.Module:
+        made: nn.Module = _made(path, factory)["model"]
+        return copy.deepcopy(made) if made is model else made
+
+    return OwnModel(
+        build=build,
+        inputs=first["batch"],
+        loss_fn=first.get("loss") or default_loss,
+        blocks=tuple(first.get("blocks") or ()),
+    )
+
+
+def _imported(path: str) -> Callable[[], Any]:
+    module, _, function = path.partition(":")
+    declare_vision_ops()
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        raise InputError(f"{path}: {module} cannot be imported: {_line(error)}") from None
+    for name in function.split("."):
+        if not hasattr(found, name):
+            raise InputError(f"{path}: {module} has no {function}")
+        found = getattr(found, name)
+    if not callable(found):
+        raise InputError(f"{path}: {function} is no function but a {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+def _made(path: str, factory: Callable[[], Any]) -> dict[str, Any]:
+    """The parts that the factory returns, checked."""
+    try:
+        returned = factory()
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise InputError(f"{path}: raised {_line(error)} ({last.filename}:{last.lineno})") from None
+    if isinstance(returned, Mapping):
+        parts = dict(returned)
+    elif isinstance(returned, tuple | list) and 2 <= len(returned) <= len(PARTS):
+        parts = dict(zip(PARTS, returned, strict=False))
+    else:
+        raise InputError(
+            f"{path}: expected (model, batch), with loss, optimizer and blocks if you like, or a "
+            f"mapping of them; it returned a {type(returned).__name__}"
+        )
+    unknown = [key for key in parts if key not in PARTS]
+    if unknown or "batch" not in parts:
+        what = f"has no {unknown[0]!r}" if unknown else "needs a batch"
+        raise InputError(f"{path}: what it returns {what}; the keys are {', '.join(PARTS)}")
+    if not isinstance(parts.get("model"), nn.Module):
+        raise InputError(f"{path}: model: expected a module, got a {type(parts.get('model')).__name__}")
+    if parts.get("loss") is not None and not callable(parts["loss"]):
+        raise InputError(f"{path}: loss: expected a function of the model's output")
+    blocks = parts.get("blocks") or ()
+    if isinstance(blocks, str) or not all(isinstance(name, str) for name in blocks):
+        raise InputError(f"{path}: blocks: expected a list of FQNs, got {blocks!r}")
+    return parts
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def own_loss(output: Any) -> Tensor | None:
+    """The loss that an output carries, as an attribute or under the key `loss`."""
+    found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    return found if isinstance(found, Tensor) else None
+
+
+def default_loss(output: Any) -> Tensor:
+    """The output's own loss, or the mean square of its floating leaves."""
+    own = own_loss(output)
+    if own is not None:
+        return own
+    leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+    squares = [leaf.abs().square().mean() for leaf in leaves if _has_gradient(leaf)]
+    if not squares:
+        raise InputError(
+            "loss: the output holds no floating tensor to take the mean square of; give a loss"
+        )
+    return sum(squares[1:], squares[0])
+
+
+def _has_gradient(leaf: Tensor) -> bool:
+    return leaf.is_floating_point() or leaf.is_complex()
+
+
+def template(make: Callable[[], nn.Module], seed: int) -> Callable[[], nn.Module]:
+    """Makes copies of one model, built once under the seed; for models that no hook shares."""
+    seed_everything(seed)
+    model = make().train()
+    return lambda: copy.deepcopy(model)

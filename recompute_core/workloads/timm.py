@@ -1,0 +1,57 @@
+"""Models of timm by name: random weights, nothing downloaded.
+
+`timm:vit_tiny_patch16_224?depth=2`: what `timm.create_model` knows, with its settings, and `batch`,
+which is ours. Images and labels are seeded, the loss is cross entropy.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import InputError
+from .extras import import_extra
+from .own import OwnModel, template
+from .registered import settings_of, size_setting
+
+BATCH = 2
+
+
+def timm_model(name: str, seed: int, device: torch.device) -> OwnModel:
+    """The model that a name such as `timm:resnet18` stands for; raises InputError with one line."""
+    what, settings = settings_of(name)
+    batch = size_setting(name, settings, "batch", BATCH)
+    timm = import_extra("timm", name)
+    if not timm.is_model(what):
+        near = ", ".join(timm.list_models(f"*{what[:6]}*")[:3])
+        raise InputError(f"{name}: timm has no model {what!r}" + (f"; it has {near}" if near else ""))
+
+    def make() -> Any:
+        try:
+            return timm.create_model(what, pretrained=False, **settings).to(device)
+        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+            raise InputError(f"{name}: {' '.join(str(error).split())[:200]}") from None
+
+    build = template(make, seed)
+    model: Any = build()
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    channels, *size = model.default_cfg["input_size"]
+    if "img_size" in settings:
+        size = [settings["img_size"]] * 2
+    generator = torch.Generator().manual_seed(seed)
+    shape = (batch, settings.get("in_chans", channels), *size)
+    images = torch.randn(shape, generator=generator).to(device)
+    labels = torch.randint(model.num_classes, (batch,), generator=generator).to(device)
+    return OwnModel(
+        build=build,
+        inputs=(images,),
+        loss_fn=_cross_entropy(labels),
+        batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} seeded images of "
+        f"{'x'.join(map(str, shape[1:]))}; the loss is cross entropy",
+    )
+
+
+def _cross_entropy(labels: Tensor) -> Callable[[Tensor], Tensor]:
+    return lambda output: F.cross_entropy(output, labels)

@@ -1,0 +1,103 @@
+"""Factories as a user would write them, by the path that registers them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Block(nn.Module):
+    def __init__(self, norm: bool = False) -> None:
+        super().__init__()
+        self.up = nn.Linear(8, 16)
+        self.norm = nn.BatchNorm1d(16) if norm else nn.Identity()
+        self.down = nn.Linear(16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(self.norm(self.up(x)).relu())
+
+
+class Net(nn.Module):
+    def __init__(self, *norms: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Block(norm) for norm in norms or (False, False))
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        for layer in self.layers:
+            x = layer(x)
+        return {"scores": self.head(x)}
+
+
+def _batch() -> Tensor:
+    return torch.randn(16, 8, generator=torch.Generator().manual_seed(0))
+
+
+def least() -> tuple[nn.Module, Tensor]:
+    return Net(), _batch()
+
+
+def with_norm() -> tuple[nn.Module, Tensor]:
+    return Net(True, False), _batch()
+
+
+def all_norms() -> tuple[nn.Module, Tensor]:
+    return Net(True, True), _batch()
+
+
+def everything() -> dict[str, Any]:
+    def loss(output: dict[str, Tensor]) -> Tensor:
+        return output["scores"].square().sum()
+
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW
+    return {
+        "model": Net(),
+        "batch": {"x": _batch()},
+        "loss": loss,
+        "optimizer": optimizer,
+        "blocks": ["layers.1"],
+    }
+
+
+_ONE = Net()
+
+
+def same() -> tuple[nn.Module, Tensor]:
+    """The same module every time."""
+    return _ONE, _batch()
+
+
+def lonely() -> tuple[nn.Module, Tensor]:
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU()), _batch()
+
+
+def cannot_run() -> tuple[nn.Module, Tensor]:
+    return Net(), torch.randn(2, 3)
+
+
+def fails() -> None:
+    raise RuntimeError("no such\nfile")
+
+
+def nothing() -> None:
+    return None
+
+
+def no_model() -> tuple[int, int]:
+    return 1, 2
+
+
+def odd_key() -> dict[str, Any]:
+    return {"model": Net(), "batch": _batch(), "criterion": None}
+
+
+def no_batch() -> dict[str, Any]:
+    return {"model": Net()}
+
+
+def bad_blocks() -> dict[str, Any]:
+    return {"model": Net(), "batch": _batch(), "blocks": ["layers.7"]}
+
+
+something = 3

@@ -1,0 +1,275 @@
+"""Somebody's own model: factories, names of libraries, and which modules are blocks."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from recompute_core.errors import InputError
+from recompute_core.meters.modules import watch_forward
+from recompute_core.safety import check
+from recompute_core.spec import StudySpec
+from recompute_core.workloads import registered
+from recompute_core.workloads.hf import hf_model
+from recompute_core.workloads.own import default_loss, from_factory
+from recompute_core.workloads.stacks import repeated
+from recompute_core.workloads.timm import timm_model
+from tests.workloads import factories
+from tests.workloads.factories import Block
+
+HERE = "tests.workloads.factories"
+CPU = torch.device("cpu")
+
+
+# --- factories --------------------------------------------------------------------------------------
+
+
+def test_a_model_and_a_batch_are_enough() -> None:
+    found = check(from_factory(f"{HERE}:least"), StudySpec())
+    assert [one.block for one in found.report.blocks] == ["layers.0", "layers.1"]
+    assert found.report.verdict in ("legal", "no_saving")
+    # the block's input, up's output twice over (before and after relu), each [16, d] of float32
+    assert found.activation_bytes == {"layers.0": 1536, "layers.1": 1536}
+    assert "the loss is the mean square of the model's output" in found.notes
+
+
+def test_a_factory_may_give_everything() -> None:
+    own = from_factory(f"{HERE}:everything")
+    found = check(own, StudySpec())
+    assert (own.blocks, list(found.activation_bytes)) == (("layers.1",), ["layers.1"])
+    assert found.notes == ()
+    half = check(own, StudySpec(), autocast="bfloat16")
+    # input [16, 8], relu's output [16, 16] and both weights [16, 8], cast to two bytes
+    assert half.activation_bytes["layers.1"] == 1280
+
+
+def test_a_factory_that_gives_the_same_model_twice_gives_copies() -> None:
+    own = from_factory(f"{HERE}:same")
+    one, two = own.build(), own.build()
+    assert one is not two
+    assert all(model is not factories._ONE for model in (one, two))
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        (
+            "no_such_package.models:make",
+            "no_such_package.models cannot be imported: ModuleNotFoundError",
+        ),
+        (f"{HERE}:gone", f"{HERE} has no gone"),
+        (f"{HERE}:something", "something is no function but a int"),
+        (f"{HERE}:fails", r"raised RuntimeError: no such file \(.*factories.py:\d+\)"),
+        (f"{HERE}:nothing", r"expected \(model, batch\).* it returned a NoneType"),
+        (f"{HERE}:no_model", "model: expected a module, got a int"),
+        (f"{HERE}:odd_key", "has no 'criterion'; the keys are model, batch, loss, optimizer, blocks"),
+        (f"{HERE}:no_batch", "needs a batch"),
+    ],
+)
+def test_a_factory_that_cannot_be_used_is_one_line(path: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as raised:
+        from_factory(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_blocks_that_are_not_there_are_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"blocks: no block 'layers.7'; the blocks are layers.0, layers.1"
+    ):
+        check(from_factory(f"{HERE}:bad_blocks"), StudySpec())
+    with pytest.raises(InputError, match=r"--block: no block 'gone'"):
+        check(from_factory(f"{HERE}:least"), StudySpec(), ("gone",))
+    with pytest.raises(
+        InputError, match="no module is repeated; name one with --block; the model has 0, 1"
+    ):
+        check(from_factory(f"{HERE}:lonely"), StudySpec())
+
+
+def test_a_plain_step_that_raises_is_an_error_of_every_block() -> None:
+    found = check(from_factory(f"{HERE}:cannot_run"), StudySpec())
+    assert {one.verdict for one in found.report.blocks} == {"error"}
+    assert found.activation_bytes == {}
+
+
+def test_a_refusal_for_statistics_says_what_is_free_of_them() -> None:
+    some = check(from_factory(f"{HERE}:with_norm"), StudySpec())
+    assert some.report.of("layers.0").verdict == "illegal"
+    assert some.report.of("layers.1").verdict in ("legal", "no_saving")
+    assert "free of running statistics: layers.1" in some.notes
+    every = check(from_factory(f"{HERE}:all_norms"), StudySpec())
+    assert every.notes[-1].startswith(
+        "free of running statistics: no block; in the refused ones up, down"
+    )
+
+
+def test_the_default_loss_is_the_outputs_own_or_its_mean_square() -> None:
+    own = torch.tensor(3.0)
+    assert default_loss({"loss": own, "logits": torch.ones(2)}) is own
+    assert float(default_loss((torch.full((2,), 2.0), torch.ones(3, dtype=torch.long)))) == 4.0
+    with pytest.raises(InputError, match="give a loss"):
+        default_loss(torch.ones(3, dtype=torch.long))
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+
+def test_names_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "mine = a.b:make , other=c:d.e")
+    assert registered.resolve("mine", None) == "a.b:make"
+    assert registered.resolve("other", None) == "c:d.e"
+    assert registered.resolve("gpt", None) == "gpt"
+    assert registered.resolve("timm:resnet18", None) == "timm:resnet18"
+    assert registered.resolve(None, "x.y:z") == "x.y:z"
+    for workload, factory, says in (
+        ("unheard-of", None, "known: gpt, receipts, mine, other, hf:CONFIG, timm:MODEL"),
+        ("x.y:z", None, "write --workload x.y:z"),
+        (None, "x.y", "expected package.module:function"),
+        ("gpt", "x.y:z", "give either"),
+        (None, None, "give either"),
+    ):
+        with pytest.raises(InputError, match=says):
+            registered.resolve(workload, factory)
+
+
+@pytest.mark.parametrize("text", ["mine", "mine=a.b", "=a:b", "mine=hf:LlamaConfig?x=1"])
+def test_a_variable_that_registers_nothing_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv(registered.VARIABLE, text)
+    with pytest.raises(InputError, match="RECOMPUTE_WORKLOADS: expected name="):
+        registered.registered()
+
+
+def test_installed_packages_register_by_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[recompute_workloads]\ntheirs = their.models:make\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert registered.resolve("theirs", None) == "their.models:make"
+
+
+def test_settings_are_yaml_values() -> None:
+    found = registered.settings_of(
+        "hf:LlamaConfig?hidden_size=64&tie_word_embeddings=true&hidden_act=gelu"
+    )
+    assert found == (
+        "LlamaConfig",
+        {"hidden_size": 64, "tie_word_embeddings": True, "hidden_act": "gelu"},
+    )
+    for name in ("hf:LlamaConfig?hidden_size", "hf:LlamaConfig?a=1&a=2", "hf:", "hf:A?x=["):
+        with pytest.raises(InputError):
+            registered.settings_of(name)
+
+
+# --- stacks -----------------------------------------------------------------------------------------
+
+
+def test_the_outermost_repeated_modules_are_the_blocks() -> None:
+    stages = nn.Sequential(
+        nn.Conv1d(1, 1, 1), nn.Sequential(Block(), Block()), nn.Sequential(Block(), Block(), Block())
+    )
+    assert repeated(stages) == ("1.0", "1.1", "2.0", "2.1", "2.2")
+    named = nn.Module()
+    named.first, named.second, named.head = Block(), Block(), nn.Linear(8, 8)
+    assert repeated(named) == ("first", "second")
+    assert repeated(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))) == ("0", "2")
+    assert repeated(nn.Sequential(nn.Linear(8, 8), nn.ReLU())) == ()
+    shared = Block()
+    assert repeated(nn.Sequential(shared, Block(), shared)) == ("0", "1")
+
+
+def test_a_forward_shows_what_each_module_keeps_and_which_buffers_move() -> None:
+    model, batch = factories.with_norm()
+    seen = watch_forward(
+        model, lambda: model(batch)["scores"].sum(), torch.autocast("cpu", enabled=False)
+    )
+    assert seen.moved == {"layers.0.norm"}
+    assert seen.activation_bytes["head"] == 16 * 8 * 4
+    assert seen.activation_bytes["layers.1.up"] == 16 * 8 * 4
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+# --- libraries --------------------------------------------------------------------------------------
+
+TINY = (
+    "num_hidden_layers=2&hidden_size=16&num_attention_heads=2&intermediate_size=32"
+    "&vocab_size=50&seq_len=8"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks"),
+    [
+        (f"hf:LlamaConfig?{TINY}", ("model.layers.0", "model.layers.1")),
+        (f"hf:BertConfig?{TINY}", ("bert.encoder.layer.0", "bert.encoder.layer.1")),
+    ],
+)
+def test_models_of_transformers_are_built_from_a_configuration(
+    name: str, blocks: tuple[str, ...]
+) -> None:
+    own = hf_model(name, 0, CPU)
+    assert own.inputs["input_ids"].shape == (2, 8)
+    model = own.build()
+    assert repeated(model) == blocks
+    assert model.training
+    output = model(**own.inputs)
+    assert output.loss is own.loss_fn(output)
+    assert set(output) == {"loss", "logits"}  # no cache
+
+
+def test_dropout_of_a_transformer_is_a_condition() -> None:
+    name = "hf:GPT2Config?n_layer=2&n_embd=16&n_head=2&vocab_size=50&batch=1&seq_len=8"
+    found = check(hf_model(name, 0, CPU), StudySpec(), ("transformer.h.1",))
+    assert found.report.verdict in ("legal", "no_saving")
+    assert "the loss is the output's own" in found.notes
+    assert "rng_preserved" in {reason.code for reason in found.report.conditions}
+
+
+def test_weights_are_the_same_after_the_same_seed() -> None:
+    one, two = (hf_model(f"hf:LlamaConfig?{TINY}", 3, CPU).build() for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("hf:LlammaConfig", "transformers has no configuration 'LlammaConfig'"),
+        ("hf:AutoModel", "transformers has no configuration 'AutoModel'"),
+        ("hf:LlamaConfig?hiden_size=256", "LlamaConfig has no setting 'hiden_size'"),
+        ("hf:LlamaConfig?batch=0", "batch: expected a whole number above 0, got 0"),
+        ("hf:BertConfig?seq_len=1000", "seq_len 1000 is above max_position_embeddings 512"),
+        ("hf:ViTConfig", "no language-model head"),
+        ("hf:LlamaConfig?num_hidden_layers=800", "billion parameters.* this machine has"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_one_line(name: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as raised:
+        hf_model(name, 0, CPU)
+    assert "\n" not in str(raised.value)
+
+
+def test_models_of_timm_are_built_by_name() -> None:
+    own = timm_model("timm:test_vit?img_size=32&num_classes=5&batch=3", 0, CPU)
+    assert own.inputs[0].shape == (3, 3, 32, 32)
+    found = check(own, StudySpec())
+    assert found.report.verdict in ("legal", "no_saving")
+    assert all(one.block.startswith("blocks.") for one in found.report.blocks)
+    with pytest.raises(InputError, match="timm has no model 'resnet19'; it has "):
+        timm_model("timm:resnet19", 0, CPU)
+
+
+def test_batch_norm_is_refused_with_what_is_free_of_it() -> None:
+    found = check(timm_model("timm:resnet10t?batch=2", 0, CPU), StudySpec(), ("layer1.0",))
+    assert found.report.verdict == "illegal"
+    assert "running statistics" in found.report.reasons[0].sentence
+    assert "in the refused ones conv1" in found.notes[-1]
+
+
+def test_a_missing_library_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"needs timm, .*pip install -r requirements-models.txt"):
+        timm_model("timm:resnet18", 0, CPU)
