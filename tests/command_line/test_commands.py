@@ -182,11 +182,6 @@ def test_lists_need_no_store_and_no_torch(home: Path) -> None:
         assert "Example: python -m recompute_core" in done.stdout
 
 
-def test_legality_names_the_block_and_the_reason(home: Path) -> None:
-    done = run(home, "legality", "gpt", "--set", "workload.seq_len=8", "--block", "blocks.3")
-    assert (done.returncode, done.stdout) == (0, "blocks.3: legal\n")
-
-
 def test_a_study_from_the_command_line(home: Path) -> None:
     done = study(home)
     document = json.loads(done.stdout)
