@@ -85,7 +85,7 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
             runs = stack.enter_context(_runs(spec, partial(build, settings.blocks), wish))
             legality = _legality(spec, build(timed.blocks))
             runs.settle()
-            costs = measure_costs(build(timed.blocks), spec.optimizer)
+            costs = measure_costs(build(timed.blocks), spec.optimizer, spec.checkpoint)
             planner = Planner(runs, costs, legality, max(LARGEST_OVERHEAD, wish.max_overhead or 0))
             if not planner.has_choice:
                 why = f"No plan can pass: {next(_refusals(legality)).sentence}"

@@ -16,7 +16,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ _HOOKS = (
     "_backward_pre_hooks",
 )
 _LIBRARIES = frozenset({"torch", "numpy", *sys.stdlib_module_names}) - {"__main__"}
-"""Whose code is not looked into."""
+"""Whose code is not looked into; of other installed packages, the classes of the model's modules are."""
 _OPAQUE = frozenset(
     {"asyncio", "concurrent", "io", "_io", "logging", "multiprocessing", "socket", "subprocess"}
     | {"threading", "weakref"}
@@ -110,7 +111,12 @@ class _Reach:
                 hook = path if key in touched and key not in own else self._hook
                 name = f"{path}.{key}" if path else key
                 self._add((id(module), key), Place(name, value, _putting(vars(module), key), hook))
-        self._todo += [cls for cls in type(module).__mro__ if _is_users(cls)]
+        for cls in type(module).__mro__:
+            if _is_users(cls):
+                self._todo.append(cls)
+            elif _root(cls.__module__) not in _LIBRARIES and id(cls) not in self._known:
+                self._known.add(id(cls))
+                self._class(cls)  # of an installed package: itself, and no code that it leads to
 
     def _add(self, identity: Hashable, place: Place) -> None:
         """A new place, and what its value leads to."""
@@ -181,6 +187,9 @@ class _Reach:
         for key, value in list(vars(cls).items()):
             if key == "__init__" and issubclass(cls, nn.Module):  # no forward runs it
                 continue
+            if not _is_users(cls):
+                for function in _functions_of(value):
+                    self._function(function)
             if not key.startswith("__") or isinstance(value, types.FunctionType):
                 put = _putting(vars(cls), key, partial(setattr, cls))
                 self._add((id(cls), key), Place(f"{cls.__qualname__}.{key}", value, put))
@@ -249,7 +258,15 @@ def _root(name: str | None) -> str:
 
 
 def _is_users(thing: Any) -> bool:
-    return _root(getattr(thing, "__module__", None)) not in _LIBRARIES
+    root = _root(getattr(thing, "__module__", None))
+    return root not in _LIBRARIES and not _is_installed(root)
+
+
+@cache
+def _is_installed(package: str) -> bool:
+    """Whether a package comes from where packages are installed, and not from the user's own folders."""
+    where = getattr(sys.modules.get(package), "__file__", None) or ""
+    return bool({"site-packages", "dist-packages"} & set(Path(where).parts))
 
 
 def _functions_of(thing: Any) -> list[types.FunctionType]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..plans.apply import applied
+from ..plans.apply import applied, happening
 from ..plans.names import Regions
 from ..results import Estimate, PeakParts
 from ..spec import CheckpointSettings, OptimizerSettings
@@ -48,6 +48,10 @@ class Run:
     """Those of the whole update."""
     replayed: "Ops"
     """Those that ran in replays."""
+    replays: int = 0
+    """Calls of regions that were run again."""
+    judged: int = 0
+    """Ops of selective regions, in forward: torch asks a policy about each."""
 
 
 class FakeUpdate:
@@ -84,6 +88,7 @@ class FakeUpdate:
             with (
                 self.mode,
                 marked_blocks(self.job, mark),
+                happening() as happened,
                 applied(self.job.model, regions, settings),
                 live,
             ):
@@ -106,7 +111,7 @@ class FakeUpdate:
             peak_at=where,
             timeline=timeline,
         )
-        return Run(estimate, trace, live.ops, live.replayed)
+        return Run(estimate, trace, live.ops, live.replayed, happened.replays.total(), happened.judged)
 
 
 _KINDS = ("blocks", "outside", "backward", "optimizer")

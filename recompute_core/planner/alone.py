@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..meters.estimate import LiveBytes, Ops
-from ..plans.apply import applied
+from ..plans.apply import applied, happening
 from ..plans.names import Regions
 from ..spec import CheckpointSettings, Region
 from ..workloads.job import Job
@@ -28,6 +28,10 @@ class AloneRun:
     peak: int
     """Highest moment of its backward, what is stored and the arriving gradient included."""
     replayed: Ops
+    replays: int
+    """Calls of regions that were run again."""
+    judged: int
+    """Ops of selective regions, in forward."""
 
 
 class Alone:
@@ -52,7 +56,8 @@ class Alone:
     def run(self, regions: Relative) -> AloneRun:
         """Forward and backward of the block by itself under a treatment."""
         live = LiveBytes(self._known)
-        with applied(self._model, placed(regions, self._name), self._settings), live:
+        put_on = applied(self._model, placed(regions, self._name), self._settings)
+        with happening() as happened, put_on, live:
             args, kwargs = tree_map(_passed_on, (self.args, self.kwargs))
             ends = [
                 _Arrives.apply(leaf)  # type: ignore[no-untyped-call]
@@ -66,6 +71,8 @@ class Alone:
             stored=stored - self.input_bytes,
             peak=max(live.samples[begun:]) - self.input_bytes,
             replayed=live.replayed,
+            replays=happened.replays.total(),
+            judged=happened.judged,
         )
 
 

@@ -125,7 +125,7 @@ class Planner:
 
     def _kept(self, regions: Regions, run: Run) -> Point:
         """A plan that has been run, among the points."""
-        point = Point(regions, run.estimate, self._costs.of(run.replayed) / self.plain_s)
+        point = Point(regions, run.estimate, self._costs.of_replays(run) / self.plain_s)
         return self._points.setdefault(regions, point)
 
     def _search(self, peak: int, tries: int) -> None:

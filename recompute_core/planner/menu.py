@@ -164,7 +164,7 @@ class Menu:
                 Option(
                     stored=run.stored,
                     peak=run.peak,
-                    cost_s=self._costs.of(run.replayed),
+                    cost_s=self._costs.of_replays(run),
                     nests=not any(keep for _, keep in regions),
                 ),
             )

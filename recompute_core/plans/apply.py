@@ -94,6 +94,8 @@ class Happened:
     """How often a call of each region was run again: its own replays, not those of one around it."""
     kept: Counter[Region] = field(default_factory=Counter)
     """How many op outputs each selective region kept."""
+    judged: int = 0
+    """Ops that the policy of a selective region has looked at, in forward."""
 
 
 _WATCHING: list[Happened] = []
@@ -249,6 +251,8 @@ def _selective(kept: Kept) -> tuple[Any, Any]:
     def policy(
         call: SelectiveCheckpointContext, operator: Any, *args: Any, **kwargs: Any
     ) -> CheckpointPolicy:
+        for happened in _WATCHING:
+            happened.judged += 1
         if operator not in kept:
             return CheckpointPolicy.PREFER_RECOMPUTE
         number = seen.get(operator, 0)
