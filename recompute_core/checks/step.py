@@ -3,7 +3,7 @@
 import copy
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -115,8 +115,9 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
     model = training.candidate() if training.candidate and by_itself else training.build()
     functions = (training.loss_fn, training.context, training.step)
     before = _state(python_state.places(model, functions)) if training.candidate else None
-    inputs = tree_map(_fresh, training.inputs)
-    leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
+    theirs = training.step is not None and way.loop == "plain"
+    inputs = tree_map(fresh, training.inputs if theirs else by_name(training.inputs))
+    leaves = [leaf for leaf in tree_leaves(by_name(inputs)) if isinstance(leaf, Tensor)]
     optimizer = _optimizer(model)
     modules = {} if by_itself else {model.get_submodule(name): name for name in way.blocks}
     regions = tuple(Region.model_construct(modules=(name,), keep=()) for name in modules.values())
@@ -214,9 +215,14 @@ def called_with(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """How a model is called with the inputs: a tuple or list as arguments, a mapping by name."""
     if isinstance(inputs, tuple | list):
         return tuple(inputs), {}
-    if isinstance(inputs, dict):
-        return (), inputs
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
     return (inputs,), {}
+
+
+def by_name(inputs: Any) -> Any:
+    """The inputs, with any mapping of them as a dict: torch sees no tensor inside of another kind."""
+    return dict(inputs) if isinstance(inputs, Mapping) else inputs
 
 
 def _plain(
@@ -302,7 +308,8 @@ def _with_graph_copied(model: nn.Module) -> dict[int, Any]:
     return {id(t): t.detach().clone() for t in kept if isinstance(t, Tensor) and not t.is_leaf}
 
 
-def _fresh(value: Any) -> Any:
+def fresh(value: Any) -> Any:
+    """A copy of one leaf of the inputs, without a history."""
     if not isinstance(value, Tensor):
         return copy.deepcopy(value)  # an object that holds tensors, a list that is popped from
     return value.detach().clone().requires_grad_(value.requires_grad)

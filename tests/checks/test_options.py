@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
+from recompute_core.checks.step import Training, Way, run
 from recompute_core.errors import InputError
 from tests.checks.models import WIDTH, Block, Net, assert_found, batch, check, square
 
@@ -25,6 +27,36 @@ REENTRANT = functools.partial(checkpoint, use_reentrant=True)
 
 def layers(*between: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, WIDTH), *between, nn.Linear(WIDTH, WIDTH))
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+
+def one_block() -> nn.Module:
+    return Net(Block())
+
+
+def test_any_mapping_is_given_by_name_and_its_tensors_are_seen() -> None:
+    given = UserDict({"x": batch().requires_grad_()})
+    as_mapping, as_dict = (
+        run(Training(one_block, inputs, square, contextlib.nullcontext), Way())
+        for inputs in (given, dict(given))
+    )
+    assert as_mapping.error is None
+    assert "input_grad/input 0" in as_mapping.tensors
+    assert as_mapping.tensors.keys() == as_dict.tensors.keys()
+    assert check(one_block, given).verdict == "legal"
+
+    def own(model: nn.Module, inputs: Any, loss_fn: Loss) -> tuple[Any, Tensor]:
+        assert isinstance(inputs, UserDict)  # a step of theirs gets what they gave
+        output = model(**inputs)
+        loss = loss_fn(output)
+        loss.backward()
+        return output, loss
+
+    left = run(Training(one_block, given, square, contextlib.nullcontext, own), Way())
+    assert (left.error, "input_grad/input 0" in left.tensors) == (None, True)
+    assert given["x"].grad is None
 
 
 # --- step= ----------------------------------------------------------------------------------------
