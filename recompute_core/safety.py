@@ -12,19 +12,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from .checks.blocks import check_blocks
 from .checks.report import BlockReport
-from .checks.step import called_with
+from .checks.step import by_name, called_with, fresh
 from .errors import InputError
 from .meters.modules import Seen, watch_forward
-from .spec import WORKLOADS, StudySpec
+from .spec import StudySpec
 from .studies.store import home_folder
 from .workloads import Progress, build, prepare
 from .workloads.device import cast, is_out_of_memory, move, pick_device
 from .workloads.job import Job
 from .workloads.own import OwnModel, default_loss, from_factory, own_loss
-from .workloads.registered import is_library
+from .workloads.registered import Named
 from .workloads.stacks import repeated
 from .workloads.update import seed_everything
 
@@ -72,16 +73,16 @@ class Safety:
         ]
 
 
-def own_model(name: str, spec: StudySpec, photos: Progress) -> OwnModel:
+def own_model(name: Named, spec: StudySpec, photos: Progress) -> OwnModel:
     """What `registered.resolve` has named; `photos` is told how far the receipts' photos are."""
     if spec.threads:
         torch.set_num_threads(spec.threads)
     device = pick_device(spec.device)
-    if name in WORKLOADS:
+    if name.kind == "ours":
         prepare(spec.workload, home_folder(), photos)
         job = cast(build(spec.workload, spec.seed, home_folder()), spec.precision)
         return of_job(move(job, device))
-    if not is_library(name):
+    if name.kind == "factory":
         return from_factory(name)
     from .workloads.hf import hf_model
     from .workloads.timm import timm_model
@@ -115,14 +116,10 @@ def check(
     Of `spec` the checkpoint settings count. Raises InputError for a block that the model does not have.
     """
     progress("one plain forward: what each module keeps")
-    seed_everything(0)
-    model = own.build()
-    names = _checked(model, asked, own.blocks)
-    seen = _seen(model, own, autocast)
-    blocks = asked or own.blocks or _found(model, seen)
+    blocks, weights, seen = _looked(own, asked, autocast)
     report = check_blocks(
         own.build,
-        own.inputs,
+        by_name(own.inputs),
         blocks,
         own.loss_fn,
         rng=spec.checkpoint.rng,
@@ -136,12 +133,24 @@ def check(
     if not (asked or own.blocks):
         notes.append(f"{len(blocks)} blocks found: repeated modules, those first that keep most")
     if seen and own.loss_fn is default_loss:
-        notes.append("the loss is " + _loss_words(seen.output))
+        notes.append(f"the loss is {seen.output}")
     return Safety(
         report=report.model_copy(update={"blocks": tuple(order)}),
         activation_bytes={name: kept[name] for name in blocks if name in kept},
-        notes=(*notes, *_free(names, report, seen)),
+        notes=(*notes, *_free(weights, report, seen)),
     )
+
+
+def _looked(
+    own: OwnModel, asked: tuple[str, ...], autocast: str | None
+) -> tuple[tuple[str, ...], dict[str, bool], Seen | None]:
+    """The blocks, which modules have weights, what a plain forward shows. Holds no model afterwards."""
+    seed_everything(0)
+    model = own.build()
+    names = _checked(model, asked, own.blocks)
+    weights = {name: any(True for _ in module.parameters()) for name, module in names.items()}
+    seen = _seen(model, own, autocast)
+    return asked or own.blocks or _found(model, seen), weights, seen
 
 
 def _checked(model: nn.Module, asked: tuple[str, ...], own: tuple[str, ...]) -> dict[str, nn.Module]:
@@ -156,13 +165,16 @@ def _checked(model: nn.Module, asked: tuple[str, ...], own: tuple[str, ...]) -> 
 
 
 def _seen(model: nn.Module, own: OwnModel, autocast: str | None) -> Seen | None:
-    """What a plain forward shows; None where it raises, which the check then says of every block."""
-    args, kwargs = called_with(own.inputs)
+    """What a plain forward shows; None where it raises, which the check then says of every block.
 
-    def forward() -> Any:
+    Its output is words on the loss, as the model's own would keep the graph.
+    """
+    args, kwargs = called_with(tree_map(fresh, by_name(own.inputs)))
+
+    def forward() -> str:
         output = model(*args, **kwargs)
         own.loss_fn(output)
-        return output
+        return _loss_words(output)
 
     try:
         return watch_forward(model, forward, _autocast(model, autocast))
@@ -200,7 +212,7 @@ def _loss_words(output: Any) -> str:
     )
 
 
-def _free(names: dict[str, nn.Module], report: BlockReport, seen: Seen | None) -> list[str]:
+def _free(weights: dict[str, bool], report: BlockReport, seen: Seen | None) -> list[str]:
     """Where running statistics refuse a block: which blocks, or else which modules in it, have none."""
     refused = [reason.block for reason in report.reasons if reason.code == "running_statistics"]
     if seen is None or not refused:
@@ -215,20 +227,18 @@ def _free(names: dict[str, nn.Module], report: BlockReport, seen: Seen | None) -
     inside = dict.fromkeys(
         name.removeprefix(f"{block}.")
         for block in refused
-        for name in _outermost_free(block, names, is_free)
+        for name in _outermost_free(block, weights, is_free)
     )
     what = f"in the refused ones {_listed(list(inside))} are" if inside else "no module in them is"
     return [f"free of running statistics: no block; {what} (look at one with --block)"]
 
 
-def _outermost_free(
-    block: str, names: dict[str, nn.Module], is_free: Callable[[str], bool]
-) -> list[str]:
+def _outermost_free(block: str, weights: dict[str, bool], is_free: Callable[[str], bool]) -> list[str]:
     """FQNs of the largest modules with weights inside a block that move no statistics."""
     found: list[str] = []
-    for name in names:
+    for name in weights:
         inside = name.startswith(f"{block}.") and not any(name.startswith(f"{one}.") for one in found)
-        if inside and is_free(name) and any(True for _ in names[name].parameters()):
+        if inside and is_free(name) and weights[name]:
             found.append(name)
     return found
 

@@ -17,6 +17,7 @@ draws from torch, `random` and NumPy is then the same each time.
 import copy
 import importlib
 import traceback
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,11 +52,11 @@ def from_factory(path: str) -> OwnModel:
     """The model that `package.module:function` makes; raises InputError with one line."""
     factory = _imported(path)
     first = _made(path, factory)
-    model = first["model"]
+    model = weakref.ref(first["model"])  # a factory that gives it again keeps it alive
 
     def build() -> nn.Module:
         made: nn.Module = _made(path, factory)["model"]
-        return copy.deepcopy(made) if made is model else made
+        return copy.deepcopy(made) if made is model() else made
 
     return OwnModel(
         build=build,

@@ -6,7 +6,7 @@ entry points that installed packages declare; never from the browser.
 
 import os
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -18,7 +18,19 @@ GROUP = "recompute_workloads"
 LIBRARIES = ("hf", "timm")
 
 
-def resolve(workload: str | None, factory: str | None) -> str:
+class Named(str):
+    """What is to be built, and who builds it: a factory in a module called `hf` is still a factory."""
+
+    kind: Literal["ours", "library", "factory"]
+
+
+def _named(kind: Literal["ours", "library", "factory"], name: str) -> Named:
+    named = Named(name)
+    named.kind = kind
+    return named
+
+
+def resolve(workload: str | None, factory: str | None) -> Named:
     """What is to be built: a workload of ours, `hf:…`, `timm:…`, or a factory's path.
 
     `factory` is what a command line registers. Raises InputError for what nobody knows.
@@ -28,17 +40,19 @@ def resolve(workload: str | None, factory: str | None) -> str:
     if factory is not None:
         if not is_factory(factory):
             raise InputError(f"--workload {factory}: expected package.module:function")
-        return factory
+        return _named("factory", factory)
     assert workload is not None
-    if workload in WORKLOADS or is_library(workload):
-        return workload
+    if workload in WORKLOADS:
+        return _named("ours", workload)
+    if workload.partition(":")[0] in LIBRARIES and ":" in workload:
+        return _named("library", workload)
     own = registered()
     if workload not in own:
         if is_factory(workload):
             raise InputError(f"unknown workload {workload!r}; for a factory write --workload {workload}")
         known = ", ".join((*WORKLOADS, *own, "hf:CONFIG", "timm:MODEL"))
         raise InputError(f"unknown workload {workload[:60]!r}; known: {known}")
-    return own[workload]
+    return _named("factory", own[workload])
 
 
 def registered() -> dict[str, str]:
@@ -57,11 +71,6 @@ def is_factory(path: str) -> bool:
     module, colon, function = path.partition(":")
     dotted = all(part.isidentifier() for text in (module, function) for part in text.split("."))
     return bool(colon) and dotted
-
-
-def is_library(name: str) -> bool:
-    """Whether a library builds the model: `hf:…` or `timm:…`."""
-    return name.partition(":")[0] in LIBRARIES and ":" in name
 
 
 def settings_of(name: str) -> tuple[str, dict[str, Any]]:
@@ -85,7 +94,11 @@ def settings_of(name: str) -> tuple[str, dict[str, Any]]:
 
 def size_setting(name: str, settings: dict[str, Any], key: str, default: int) -> int:
     """Take a size of ours, such as `batch`, out of the settings."""
-    value = settings.pop(key, default)
+    return whole(name, key, settings.pop(key, default))
+
+
+def whole(name: str, key: str, value: Any) -> int:
+    """The value of a setting that counts something; raises InputError for anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name}: {key}: expected a whole number above 0, got {value!r}")
     return value

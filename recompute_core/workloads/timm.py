@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ..errors import InputError
 from .extras import import_extra
 from .own import OwnModel, template
-from .registered import settings_of, size_setting
+from .registered import settings_of, size_setting, whole
 
 BATCH = 2
 
@@ -23,6 +23,9 @@ def timm_model(name: str, seed: int, device: torch.device) -> OwnModel:
     """The model that a name such as `timm:resnet18` stands for; raises InputError with one line."""
     what, settings = settings_of(name)
     batch = size_setting(name, settings, "batch", BATCH)
+    for key in settings.keys() & {"num_classes", "in_chans"}:
+        whole(name, key, settings[key])
+    size = _size(name, settings["img_size"]) if "img_size" in settings else None
     timm = import_extra("timm", name)
     if not timm.is_model(what):
         near = ", ".join(timm.list_models(f"*{what[:6]}*")[:3])
@@ -31,17 +34,17 @@ def timm_model(name: str, seed: int, device: torch.device) -> OwnModel:
     def make() -> Any:
         try:
             return timm.create_model(what, pretrained=False, **settings).to(device)
-        except (TypeError, ValueError, RuntimeError, AssertionError) as error:
+        except Exception as error:  # whatever a model of theirs says of settings that cannot be
             raise InputError(f"{name}: {' '.join(str(error).split())[:200]}") from None
 
     build = template(make, seed)
     model: Any = build()
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    channels, *size = model.default_cfg["input_size"]
-    if "img_size" in settings:
-        size = [settings["img_size"]] * 2
+    if model.num_classes < 1:
+        raise InputError(f"{name}: the model has no classes of its own; set ?num_classes=10")
+    channels, *usual = model.default_cfg["input_size"]
     generator = torch.Generator().manual_seed(seed)
-    shape = (batch, settings.get("in_chans", channels), *size)
+    shape = (batch, settings.get("in_chans", channels), *(size or usual))
     images = torch.randn(shape, generator=generator).to(device)
     labels = torch.randint(model.num_classes, (batch,), generator=generator).to(device)
     return OwnModel(
@@ -51,6 +54,14 @@ def timm_model(name: str, seed: int, device: torch.device) -> OwnModel:
         batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} seeded images of "
         f"{'x'.join(map(str, shape[1:]))}; the loss is cross entropy",
     )
+
+
+def _size(name: str, value: Any) -> list[int]:
+    """Height and width of the images: one number for both, or a pair."""
+    pair = value if isinstance(value, list) else [value, value]
+    if len(pair) != 2:
+        raise InputError(f"{name}: img_size: expected one size or two, got {value!r}")
+    return [whole(name, "img_size", one) for one in pair]
 
 
 def _cross_entropy(labels: Tensor) -> Callable[[Tensor], Tensor]:

@@ -1,5 +1,6 @@
 """Factories as a user would write them, by the path that registers them."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -70,6 +71,26 @@ def same() -> tuple[nn.Module, Tensor]:
 
 def lonely() -> tuple[nn.Module, Tensor]:
     return nn.Sequential(nn.Linear(8, 8), nn.ReLU()), _batch()
+
+
+class _UsesUp(Net):
+    def forward(self, xs: list[Tensor], scale: Tensor) -> dict[str, Tensor]:
+        scale.mul_(2)
+        return super().forward(xs.pop() * scale)
+
+
+def uses_up() -> tuple[nn.Module, Any]:
+    """A model that takes from a list and changes a tensor in place."""
+    return _UsesUp(), ([_batch(), _batch()], torch.full((8,), 2.0))
+
+
+made: list["weakref.ref[nn.Module]"] = []
+
+
+def remembered() -> tuple[nn.Module, Tensor]:
+    model = Net()
+    made.append(weakref.ref(model))
+    return model, _batch()
 
 
 def cannot_run() -> tuple[nn.Module, Tensor]:

@@ -1,11 +1,15 @@
 """Somebody's own model: factories, names of libraries, and which modules are blocks."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from recompute_core import safety
 from recompute_core.errors import InputError
 from recompute_core.meters.modules import watch_forward
 from recompute_core.safety import check
@@ -20,6 +24,10 @@ from tests.workloads.factories import Block
 
 HERE = "tests.workloads.factories"
 CPU = torch.device("cpu")
+
+
+def _unheard(*_: Any) -> None:
+    """For a listener that hears nothing."""
 
 
 # --- factories --------------------------------------------------------------------------------------
@@ -103,6 +111,28 @@ def test_a_refusal_for_statistics_says_what_is_free_of_them() -> None:
     )
 
 
+def test_the_look_leaves_inputs_as_they_were() -> None:
+    own = from_factory(f"{HERE}:uses_up")
+    found = check(own, StudySpec())
+    assert found.report.verdict in ("legal", "no_saving")
+    assert (len(own.inputs[0]), float(own.inputs[1].sum())) == (2, 16.0)
+
+
+def test_the_look_is_over_before_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[int] = []
+    theirs = safety.check_blocks
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        alive.append(sum(one() is not None for one in factories.made))
+        return theirs(*args, **kwargs)
+
+    monkeypatch.setattr(safety, "check_blocks", counting)
+    factories.made.clear()
+    found = check(from_factory(f"{HERE}:remembered"), StudySpec())
+    assert (alive, len(factories.made) > 2) == ([0], True)
+    assert "the loss is the mean square of the model's output" in found.notes
+
+
 def test_the_default_loss_is_the_outputs_own_or_its_mean_square() -> None:
     own = torch.tensor(3.0)
     assert default_loss({"loss": own, "logits": torch.ones(2)}) is own
@@ -116,11 +146,15 @@ def test_the_default_loss_is_the_outputs_own_or_its_mean_square() -> None:
 
 def test_names_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registered.VARIABLE, "mine = a.b:make , other=c:d.e")
-    assert registered.resolve("mine", None) == "a.b:make"
-    assert registered.resolve("other", None) == "c:d.e"
-    assert registered.resolve("gpt", None) == "gpt"
-    assert registered.resolve("timm:resnet18", None) == "timm:resnet18"
-    assert registered.resolve(None, "x.y:z") == "x.y:z"
+    for workload, factory, name, kind in (
+        ("mine", None, "a.b:make", "factory"),
+        ("other", None, "c:d.e", "factory"),
+        ("gpt", None, "gpt", "ours"),
+        ("timm:resnet18", None, "timm:resnet18", "library"),
+        (None, "x.y:z", "x.y:z", "factory"),
+    ):
+        found = registered.resolve(workload, factory)
+        assert (found, found.kind) == (name, kind)
     for workload, factory, says in (
         ("unheard-of", None, "known: gpt, receipts, mine, other, hf:CONFIG, timm:MODEL"),
         ("x.y:z", None, "write --workload x.y:z"),
@@ -130,6 +164,18 @@ def test_names_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(InputError, match=says):
             registered.resolve(workload, factory)
+
+
+def test_a_factory_in_a_module_called_hf_is_a_factory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hf.py").write_text(f"from {HERE} import least as make\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv(registered.VARIABLE, "mine=hf:make")
+    for name in (registered.resolve(None, "hf:make"), registered.resolve("mine", None)):
+        own = safety.own_model(name, StudySpec(), _unheard)
+        assert isinstance(own.build(), factories.Net)
+    sys.modules.pop("hf")
 
 
 @pytest.mark.parametrize("text", ["mine", "mine=a.b", "=a:b", "mine=hf:LlamaConfig?x=1"])
@@ -252,14 +298,44 @@ def test_a_configuration_that_cannot_be_is_one_line(name: str, says: str) -> Non
     assert "\n" not in str(raised.value)
 
 
+def test_a_model_whose_check_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"hf:LlamaConfig?{TINY}"
+    weights = 4 * sum(parameter.numel() for parameter in hf_model(name, 0, CPU).build().parameters())
+    memory = SimpleNamespace(total=30 * weights)  # more than 30 copies are held, as was measured
+    monkeypatch.setattr("psutil.virtual_memory", lambda: memory)
+    with pytest.raises(InputError, match=r"a check takes about .* and this machine has"):
+        hf_model(name, 0, CPU)
+
+
 def test_models_of_timm_are_built_by_name() -> None:
     own = timm_model("timm:test_vit?img_size=32&num_classes=5&batch=3", 0, CPU)
     assert own.inputs[0].shape == (3, 3, 32, 32)
     found = check(own, StudySpec())
     assert found.report.verdict in ("legal", "no_saving")
     assert all(one.block.startswith("blocks.") for one in found.report.blocks)
-    with pytest.raises(InputError, match="timm has no model 'resnet19'; it has "):
-        timm_model("timm:resnet19", 0, CPU)
+    wide = timm_model("timm:test_vit?img_size=[32,64]&num_classes=5", 0, CPU)
+    assert wide.inputs[0].shape == (2, 3, 32, 64)
+    assert wide.build()(*wide.inputs).shape == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("resnet19", "timm has no model 'resnet19'; it has "),
+        ("test_vit?num_classes=0", "num_classes: expected a whole number above 0, got 0"),
+        ("test_vit?in_chans=none", "in_chans: expected a whole number above 0, got 'none'"),
+        ("test_vit?img_size=[32,32,32]", "img_size: expected one size or two"),
+        ("test_vit?img_size=[32,a]", "img_size: expected a whole number above 0, got 'a'"),
+        ("test_vit?img_size={a: 1}", "img_size: expected a whole number above 0"),
+        ("test_vit?patch_size=0", "timm:test_vit.patch_size=0: "),
+        ("resnet10t?img_size=32", "img_size"),
+        ("vit_small_patch14_dinov2?depth=1&img_size=28", "no classes of its own; set .num_classes"),
+    ],
+)
+def test_a_model_of_timm_that_cannot_be_is_one_line(name: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as raised:
+        timm_model(f"timm:{name}", 0, CPU)
+    assert "\n" not in str(raised.value)
 
 
 def test_batch_norm_is_refused_with_what_is_free_of_it() -> None:
