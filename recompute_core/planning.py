@@ -16,12 +16,12 @@ from .gates import megabytes
 from .plans.anatomy import Anatomy, anatomy_of
 from .plans.names import RECIPES, Regions, named_regions, plan_hash
 from .results import (
+    BlockLegality,
     Legality,
     Measured,
     PlanPoint,
     PlanResult,
     Proven,
-    Reason,
     Refused,
     StudyResult,
 )
@@ -88,7 +88,8 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
             costs = measure_costs(build(timed.blocks), spec.optimizer, spec.checkpoint)
             planner = Planner(runs, costs, legality, max(LARGEST_OVERHEAD, wish.max_overhead or 0))
             if not planner.has_choice:
-                why = f"No plan can pass: {next(_refusals(legality)).sentence}"
+                why = next(_refusals(legality), "nothing that is kept can be recomputed.")
+                why = f"No plan can pass: {why}"
                 return _answer(settings, planner, names, wish, planner.plain, None, why)
             named = _recipes(settings, wish, legality)
             recipes = list(zip(named, planner.points(list(named.values())), strict=True))
@@ -129,27 +130,30 @@ def _runs(spec: StudySpec, build: Callable[[], "Job"], wish: Wish) -> AbstractCo
 
 
 def _legality(spec: StudySpec, job: "Job") -> Legality:
-    """What may be replayed, parts of blocks that may not included; what draws random numbers may not
-    when their state is not preserved."""
-    from .checks.legality import check_legality
+    """What may be replayed, parts of blocks that may not included.
 
-    inside = [name for name, _ in job.model.named_modules() if name.startswith(f"{job.blocks[0]}.")]
-    found = check_legality(job, spec.checkpoint, spec.seed, inside)
+    Where the random state is not preserved, what draws from it may not.
+    """
+    from .checks.legality import check_legality, check_modules
+
+    first = f"{job.blocks[0]}."
+    inside = tuple(name for name, _ in job.model.named_modules() if name.startswith(first))
     if spec.checkpoint.rng == "preserve":
+        return check_legality(job, spec.checkpoint, spec.seed, inside)
+    every = check_modules(job, (*job.outside, *job.blocks, *inside), spec.checkpoint, spec.seed)
+    return Legality(blocks=tuple(map(_without_random_state, every)))
+
+
+def _without_random_state(found: BlockLegality) -> BlockLegality:
+    drawn = tuple(one for one in found.conditions if one.code == "rng_preserved")
+    if not drawn:
         return found
-    return Legality(
-        blocks=tuple(
-            one.model_copy(update={"verdict": "illegal", "reasons": (*one.reasons, *one.conditions)})
-            if one.conditions
-            else one
-            for one in found.blocks
-        )
-    )
+    return found.model_copy(update={"verdict": "illegal", "reasons": (*found.reasons, *drawn)})
 
 
-def _refusals(legality: Legality) -> Iterator[Reason]:
+def _refusals(legality: Legality) -> Iterator[str]:
     for block in legality.blocks:
-        yield from block.reasons
+        yield from (reason.sentence for reason in block.reasons)
 
 
 def _answer(
@@ -307,15 +311,15 @@ def study_of(spec: StudySpec, found: PlanResult) -> StudySpec:
 
 def measured(found: PlanResult, result: StudyResult) -> PlanResult:
     """The answer with what a study has measured of its plans."""
-    by_plan = {one.candidate.plan: one.candidate for one in result.judged}
-    plain = next((c.memory.plain for c in by_plan.values() if c.memory is not None), None)
+    by_hash = {one.candidate.plan_hash: one.candidate for one in result.judged}  # names are used again
+    plain = next((c.memory.plain for c in by_hash.values() if c.memory is not None), None)
 
     def fill(point: PlanPoint) -> PlanPoint:
         if not point.regions:
             return point.model_copy(
                 update={"measured_peak_bytes": plain.peak_bytes, "measured_ratio": 1.0} if plain else {}
             )
-        candidate = by_plan.get(point.plan)
+        candidate = by_hash.get(point.plan_hash)
         if candidate is None:
             return point
         facts: dict[str, object] = {}

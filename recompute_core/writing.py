@@ -1,6 +1,7 @@
 """Files that appear whole or not at all. No torch."""
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 
@@ -26,7 +27,8 @@ def write_whole(path: Path, text: str) -> None:
         return
     part = _part_of(path)
     try:
-        part.write_text(text)
+        with part.open("x") as file:
+            file.write(text)
         if path.exists():
             shutil.copymode(path, part)
         os.replace(part, path)
@@ -46,4 +48,5 @@ def _is_special(path: Path) -> bool:
 
 
 def _part_of(path: Path) -> Path:
-    return path.with_name(f".{os.getpid()}.part")
+    """A name beside it that nobody else writes to, other threads of this process included."""
+    return path.with_name(f".{secrets.token_hex(8)}.part")

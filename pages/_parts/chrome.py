@@ -112,7 +112,7 @@ def device_words(store: Store) -> tuple[bool, str]:
         return True, f"{text}, {waiting} waiting" if waiting else text
     waiting += len(searching)
     if running is None and machine_lock().is_held():
-        text = "Device: busy with another study or search"
+        text = "Device: busy with another study, search or check"
         return True, f"{text}, {waiting} waiting" if waiting else text
     if running is None:
         return bool(waiting), f"Starting, {waiting} waiting" if waiting else "Device: idle"
@@ -172,12 +172,12 @@ def launch_and_watch(spec: StudySpec, answer: PlanResult | None = None) -> None:
     if last is None or last[0] != spec.digest() or time.monotonic() - last[2] > _ONE_WISH_S:
         try:
             last = (spec.digest(), launch(get_store(), spec), time.monotonic())
+            st.session_state[_LAUNCHED] = last
             if answer is not None:
                 keep_answer(get_store(), last[1], answer)
         except (InputError, StoreError) as error:
             st.error(literal(str(error)))
             return
-        st.session_state[_LAUNCHED] = last
     want_study(last[1])
     st.switch_page("live.py", query_params={"study": last[1]})
 

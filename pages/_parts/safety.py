@@ -107,11 +107,17 @@ def _names(blocks: list[BlockVerdict]) -> str:
     return f'<span title="{escape(", ".join(names))}">{escape(names[0])} … {escape(names[-1])}</span>'
 
 
+def _gap_words(gap: float | None) -> str:
+    if gap is None:
+        return "the gap could not be compared"
+    return f"largest gap {gap:.1g} of a tensor's size"
+
+
 def sentence(found: Checked, spec: StudySpec) -> str:
     """What was checked, in one line."""
     shape = shape_key(asked_check(spec).workload)
     notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in found.notes)
     return (
         f"{count(len(found.report.blocks), 'block')} at {shape}, {found.report.steps} training steps; "
-        f"largest gap {found.report.largest_relative_gap or 0:.1g} of a tensor's size.{notes}"
+        f"{_gap_words(found.report.largest_relative_gap)}.{notes}"
     )

@@ -174,7 +174,7 @@ class _Check:
         self.steps = 0
         self._plain: dict[Way, Left] = {}
         self.warnings: list[str] = []
-        self.gap: float | None = 0.0
+        self._gaps: list[float | None] = []
         self._noise = 0.0
         self._ignored: frozenset[str] = frozenset()
 
@@ -203,16 +203,30 @@ class _Check:
                 self._noise = noise
                 self.tolerance = max(self.tolerance, _NOISE_FACTOR * noise) if noise else EXACT
                 self._ignored = frozenset(causes.changed_state(plain, again))
+                self._note_ignored()
                 verdicts, saving = self._against_plain(plain)
         return BlockReport(
             blocks=tuple(verdicts),
             tolerance=self.tolerance,
             noise_floor=noise,
-            largest_relative_gap=self.gap,
+            largest_relative_gap=self._largest_gap,
             saving=saving,
             steps=self.steps,
             warnings=tuple(self.warnings),
         )
+
+    @property
+    def _largest_gap(self) -> float | None:
+        known = [gap for gap in self._gaps if gap is not None]
+        return max(known) if known and len(known) == len(self._gaps) else None
+
+    def _note_ignored(self) -> None:
+        if self._ignored:
+            names = sorted(self._ignored)
+            self.warnings.append(
+                f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} differs from one plain step to "
+                "the next, so what a replay does to it was not compared"
+            )
 
     def _note_baseline(self, plain: Left) -> None:
         odd = not_finite(plain)
@@ -231,7 +245,6 @@ class _Check:
             found = self._run(self._way(self.blocks))
             usual = self._run(Way(), of=replace(self.training, step=None))
             if found.error is None and usual.error is None:
-                self.gap = None
                 return [
                     self._verdict(b, "parity_fail", causes.plain_refuses(b, plain.error))
                     for b in self.blocks
@@ -283,10 +296,7 @@ class _Check:
 
     def _trial(self, way: Way, reference: Left) -> Trial:
         trial = self._compared(way, reference)
-        if trial.gap is None or self.gap is None:
-            self.gap = None
-        else:
-            self.gap = max(self.gap, trial.gap)
+        self._gaps.append(trial.gap)
         return trial
 
     def _compared(self, way: Way, reference: Left) -> Trial:

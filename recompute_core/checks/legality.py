@@ -36,15 +36,16 @@ def check_legality(
     Where a block is not legal, those of the modules `inside` that lie in it have a verdict of their own.
     The job's model is used up by it.
     """
-    found = _checked(job, (*job.outside, *job.blocks), settings, seed)
+    found = check_modules(job, (*job.outside, *job.blocks), settings, seed)
     refused = [f"{one.block}." for one in found if one.verdict != "legal"]
     finer = tuple(name for name in dict.fromkeys(inside) if name.startswith(tuple(refused)))
-    return Legality(blocks=(*found, *_checked(job, finer, settings, seed)))
+    return Legality(blocks=(*found, *check_modules(job, finer, settings, seed)))
 
 
-def _checked(
+def check_modules(
     job: Job, names: tuple[str, ...], settings: CheckpointSettings, seed: int
 ) -> tuple[BlockLegality, ...]:
+    """The verdict on each of these modules."""
     if not names:
         return ()
     arguments = _captured_arguments(job, names, seed)

@@ -69,7 +69,7 @@ class BlockReport(Record):
     noise_floor: float | None
     """Largest relative gap of plain against plain; None when one could not be compared."""
     largest_relative_gap: float | None = None
-    """Largest relative gap of the recomputed step; None when one could not be compared."""
+    """Largest relative gap of the recomputed steps; None when one could not be compared, or none ran."""
     saving: Saving | None = None
     """None when no recomputed step got that far."""
     steps: int

@@ -53,7 +53,7 @@ class Runs:
         return _whole(self, ())
 
     def settle(self) -> Run:
-        """Run plain while the helpers come up, then wait for them: the machine is quiet afterwards."""
+        """Run plain while the helpers come up, then wait until they answer: ops are timed alone."""
         plain = self.plain
         if self._starting:
             self._starting.exception()

@@ -9,11 +9,13 @@ import hashlib
 import json
 import traceback
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
 
+from .. import __version__
 from ..checks.report import BlockReport
 from ..errors import InputError, StoreError
 from ..results import Record
@@ -63,6 +65,7 @@ def asked_check(spec: StudySpec) -> StudySpec:
         precision=spec.precision,
         device=spec.device,
         seed=spec.seed,
+        threads=spec.threads,
     )
 
 
@@ -119,11 +122,15 @@ def check(store: Store, key: str) -> None:
 
 
 def _checked(store: Store, key: str, spec: StudySpec) -> Checked:
+    import torch
+
     from ..safety import check as check_safety
     from ..safety import of_job
     from ..workloads import build, prepare
     from ..workloads.device import cast, move, pick_device
 
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
     prepare(spec.workload, store.home, lambda done, total: None)
     job = move(
         cast(build(spec.workload, spec.seed, store.home), spec.precision), pick_device(spec.device)
@@ -139,7 +146,8 @@ def _tell(store: Store, key: str, doing: str) -> None:
 
 
 def _key(spec: StudySpec) -> str:
-    text = json.dumps(asked_check(spec).model_dump(mode="json"), sort_keys=True)
+    asked = asked_check(spec).model_dump(mode="json")
+    text = json.dumps([asked, version("torch"), __version__], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -116,11 +116,15 @@ def canary_module(spec: StudySpec, plan: str, legality: Legality) -> str:
     """FQN of the module whose replay a plan's canary breaks: the first block that the plan touches.
 
     A whole block, since a part may well be blind to its input: a dropout's backward is. Where that block
-    may not be replayed, an unbroken replay of it fails too and would prove nothing: the plan's own first
-    module then.
+    may not be replayed, an unbroken replay of it fails too and would prove nothing: then a part that
+    sees its input, the plan's own if it has one, or else the block's MLP.
     """
-    block = block_names(spec, plan)[0]
-    return block if legality.of(block).verdict == "legal" else module_names(spec, plan)[0]
+    block, own = block_names(spec, plan)[0], module_names(spec, plan)
+    if legality.of(block).verdict == "legal":
+        return block
+    anatomy = anatomy_of(spec.workload)
+    seeing = (anatomy.attention, anatomy.mlp, *anatomy.matmuls, *anatomy.norms, *anatomy.outside)
+    return next((name for name in own if name.endswith(seeing)), f"{block}.{anatomy.mlp}")
 
 
 def hash_of(spec: StudySpec, plan: str) -> str:

@@ -165,7 +165,7 @@ def search(store: Store, study: str, shape: str) -> None:
         spec = at_shape(store.study(study).spec, shape)
         if not machine.acquire(_PATIENCE_S):
             raise InputError("the machine was busy with studies for an hour; try again")
-        turn.acquire()  # refused where the study's folder is gone
+        turn.acquire(patience_s=1)  # refused where the study's folder is gone
         keep_answer(store, study, plan(spec, Wish(frontier=True)))
         failed.unlink(missing_ok=True)
     except Exception as error:

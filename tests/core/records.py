@@ -61,7 +61,7 @@ def timing(*ratios: float, plain_s: float = 0.25) -> Timing:
 def facts(plan: str = "every-block", seq_len: int = 128) -> dict[str, Any]:
     return {
         "plan": plan,
-        "plan_hash": "sha256:0",
+        "plan_hash": f"sha256:{plan}",
         "shape": {"seq_len": seq_len, "batch": 4},
         "shape_key": f"T={seq_len} B=4",
         "blocks": ("blocks.0",),
@@ -112,7 +112,7 @@ def plan_point(plan: str, peak: int, *modules: str) -> PlanPoint:
     """A plan of these blocks; the state is 1 MB."""
     return PlanPoint(
         plan=plan,
-        plan_hash="sha256:0",
+        plan_hash=f"sha256:{plan}",
         regions=tuple(Region(modules=(name,)) for name in modules),
         peak_bytes=peak,
         peak_above_state_bytes=peak - 1_000_000,

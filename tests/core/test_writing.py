@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,19 @@ def test_a_device_is_written_to_and_not_replaced() -> None:
     check_writable(Path("/dev/null"))
     write_whole(Path("/dev/null"), "text")
     assert not Path("/dev/null").is_file()
+
+
+def test_threads_that_write_in_one_folder_do_not_meet(tmp_path: Path) -> None:
+    """All sessions of a server are threads of one process."""
+
+    def write(name: str) -> list[str]:
+        found = []
+        for _ in range(200):
+            write_whole(tmp_path / name, name)
+            found.append((tmp_path / name).read_text())
+        return found
+
+    with ThreadPoolExecutor() as pool:
+        written = dict(zip("abc", pool.map(write, "abc"), strict=True))
+    assert {name: set(texts) for name, texts in written.items()} == {n: {n} for n in "abc"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]

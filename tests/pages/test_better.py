@@ -15,7 +15,7 @@ from recompute_core.errors import StoreError
 from recompute_core.plans.anatomy import Anatomy
 from recompute_core.plans.names import plan_hash
 from recompute_core.results import PlanPoint, PlanResult
-from recompute_core.spec import Region, StudySpec
+from recompute_core.spec import CheckpointSettings, Region, StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.locks import Lock, machine_lock
 from recompute_core.studies.searching import (
@@ -458,10 +458,10 @@ def test_the_device_is_busy_while_a_search_runs(store: Store) -> None:
 def test_the_device_is_busy_whatever_holds_the_machine(store: Store) -> None:
     study, machine = studies.filled(store), machine_lock()
     assert machine.acquire()  # a command, or a study of another RECOMPUTE_HOME
-    assert chrome.device_words(store) == (True, "Device: busy with another study or search")
+    assert chrome.device_words(store) == (True, "Device: busy with another study, search or check")
     lock = Lock(store.folder(study) / f"plans {SHAPE}.lock")
     assert lock.acquire()
-    busy = (True, "Device: busy with another study or search, 1 waiting")
+    busy = (True, "Device: busy with another study, search or check, 1 waiting")
     assert chrome.device_words(store) == busy
     turn = Lock(store.folder(study) / f"plans {SHAPE}.turn")
     assert turn.acquire()
@@ -528,10 +528,24 @@ def test_a_study_of_found_plans_is_shown_by_their_names(
 
 def test_measured_peaks_stand_beside_their_estimates(open_page: OpenPage, store: Store) -> None:
     study = found_study(store)
-    keep_answer(store, study, answer())
+    keep_answer(store, study, answer(*map(_hashed, (HIGH, LOW))))
     app = _open(open_page, study)
     assert "Measured peak (MB)" in text(app)
     assert "beyond 2 %" in text(app)
+
+
+def test_what_was_measured_of_another_plan_of_this_name_does_not_stand_beside_it(
+    open_page: OpenPage, store: Store
+) -> None:
+    """Names are rounded peaks: another search may give one to other regions."""
+    study = found_study(store)
+    keep_answer(store, study, answer(HIGH, LOW))  # with other hashes
+    assert "Measured peak (MB)" not in text(_open(open_page, study))
+
+
+def _hashed(point: PlanPoint) -> PlanPoint:
+    real = plan_hash(point.regions, CheckpointSettings())
+    return point.model_copy(update={"plan_hash": real})
 
 
 def test_declared_anew_a_study_keeps_its_found_plans(
