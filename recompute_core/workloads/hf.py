@@ -19,7 +19,7 @@ from .registered import settings_of, size_setting
 BATCH, SEQ_LEN = 2, 64
 HEADS = ("AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
 _COPIES = 40
-"""What a check holds at its peak, over the bytes of the weights: it keeps several steps; 26 to 36 seen."""
+"""What a check holds at its peak, in times the weights: it keeps several steps; 26 to 36 were seen."""
 
 
 def hf_model(name: str, seed: int, device: torch.device) -> OwnModel:
