@@ -33,6 +33,7 @@ from .step import (
     gaps,
     generators_kept,
     not_finite,
+    nothing_finite,
     run,
     without,
 )
@@ -79,14 +80,30 @@ def check_blocks(
     """
     settings = _settings(rng, variant)
     dtype = _dtype(autocast)
+    for name, value, expected in (
+        ("model", model, "a module or a function that builds one"),
+        ("loss_fn", loss_fn, "a function of the model's output"),
+        ("forward_context", forward_context, "a function that makes a context"),
+        ("step", step, "a function (model, inputs, loss_fn) -> (output, loss)"),
+        ("checkpoint", checkpoint, "a function (function, *args, **kwargs)"),
+        ("candidate", candidate, "a function that builds the model recomputing by itself"),
+    ):
+        is_module = name == "candidate" and isinstance(value, nn.Module)
+        if is_module or (not callable(value) and (value is not None or name in ("model", "loss_fn"))):
+            raise InputError(f"{name}: expected {expected}, got a {type(value).__name__}")
     build = copies_of(model) if isinstance(model, nn.Module) else model
     training = Training(
         build, inputs, loss_fn, _context(dtype, forward_context, inputs), step, candidate
     )
     with generators_kept():
         first = model if isinstance(model, nn.Module) else _built(build)
-        if not isinstance(model, nn.Module) and _share(first, _built(build)):
-            training = replace(training, build=copies_of(first))
+        _checked_values(first)
+        if not isinstance(model, nn.Module):
+            again = _built(build)
+            if _share(first, again):
+                training = replace(training, build=copies_of(first))
+            else:
+                _checked_equal(first, again)
         names = _checked_blocks(first, blocks)
         functions = (training.loss_fn, training.context, training.step)
         restore = python_state.remembered(first, functions)
@@ -102,12 +119,35 @@ def check_blocks(
 
 def _built(build: Callable[[], nn.Module]) -> nn.Module:
     seed_everything(0)
-    model = build()
+    try:
+        model = build()
+    except TypeError as error:
+        if "required positional argument" not in str(error):
+            raise
+        raise InputError(f"model: the function that builds it takes no argument: {error}") from None
     if not isinstance(model, nn.Module):
         raise InputError(
             f"model: expected a module or a function that builds one, got {type(model).__name__}"
         )
     return model
+
+
+def _checked_values(model: nn.Module) -> None:
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    bare = next((name for name, tensor in held.items() if tensor.device.type == "meta"), None)
+    if bare is not None:
+        raise InputError(f"model: {bare} is on the meta device; give a model whose weights have values")
+
+
+def _checked_equal(first: nn.Module, again: nn.Module) -> None:
+    """Raises InputError when a function builds other weights each time under the same seed."""
+    mine, theirs = dict(first.named_parameters()), dict(again.named_parameters())
+    for name in [name for name in mine if name in theirs]:
+        if python_state.content(mine[name]) != python_state.content(theirs[name]):
+            raise InputError(
+                f"model: the function builds another {name} each time, under the same seed too; seed "
+                "what it draws from (torch, random and NumPy are seeded before each call)"
+            )
 
 
 def _share(model: nn.Module, other: nn.Module) -> bool:
@@ -149,6 +189,8 @@ def _checked_blocks(model: nn.Module, blocks: Sequence[str]) -> tuple[str, ...]:
     """The blocks in the order of the model, outer before inner."""
     if isinstance(blocks, str):
         raise InputError(f"blocks: expected a list of FQNs, got the text {blocks!r}")
+    if isinstance(blocks, nn.Module) or not all(isinstance(name, str) for name in blocks):
+        raise InputError('blocks: expected the names of modules (FQNs), such as "blocks.0"')
     if not blocks:
         raise InputError("blocks: expected at least one FQN")
     order = [name for name, _ in model.named_modules(remove_duplicate=False)]
@@ -197,7 +239,9 @@ class _Check:
             again = self._run(Way(), watched=self.blocks)
             noise = Comparison(gaps=gaps(plain, again)).largest_relative_gap
             self._note_baseline(plain)
-            if noise is None or noise > self.tolerance:
+            if nothing_finite(plain):
+                verdicts = [self._verdict(b, "error", causes.nothing_finite(b)) for b in self.blocks]
+            elif noise is None or noise > self.tolerance:
                 verdicts = causes.not_deterministic(self.blocks, plain, again, noise)
             else:
                 self._noise = noise

@@ -413,6 +413,15 @@ def plain_refuses(block: str, error: Exception) -> Reason:
     )
 
 
+def nothing_finite(block: str) -> Reason:
+    return Reason(
+        code="nothing_finite",
+        block=block,
+        sentence=f"{named(block)}: no gradient of the plain step holds a finite number, or its "
+        "output is empty, so there is nothing to compare; give a batch and a loss that are finite.",
+    )
+
+
 def no_graph(block: str) -> Reason:
     return Reason(
         code="no_graph",

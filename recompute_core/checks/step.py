@@ -154,6 +154,8 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
             if is_out_of_memory(raised) or isinstance(raised, InputError):
                 raise
             error = raised
+        except SystemExit as raised:
+            error = RuntimeError(f"the step ends the program: SystemExit {raised.code}")
     has_graph = loss is None or bool(loss.requires_grad)
     tensors: Snapshot = {}
     if error is None and output is not None and loss is not None:
@@ -209,6 +211,8 @@ def _forward(training: Training, model: nn.Module, inputs: Any) -> tuple[Any, Te
 def _checked_loss(where: str, loss: Any) -> None:
     if not isinstance(loss, Tensor):
         raise InputError(f"{where}: expected the loss as a tensor, got {type(loss).__name__}")
+    if loss.numel() != 1:
+        raise InputError(f"{where}: expected a loss of one number, got the shape {tuple(loss.shape)}")
 
 
 def called_with(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -487,6 +491,14 @@ def not_finite(left: Left) -> list[str]:
         and (tensor.is_floating_point() or tensor.is_complex())
         and not bool(torch.isfinite(tensor).all())
     ]
+
+
+def nothing_finite(left: Left) -> bool:
+    """Whether nothing can be compared: no gradient holds a finite number, or no output anything."""
+    gradients = [t for key, t in left.tensors.items() if key.startswith(("grad/", "input_grad/"))]
+    outputs = [t for key, t in left.tensors.items() if key.startswith("output/")]
+    no_gradient = bool(gradients) and not any(bool(torch.isfinite(t).any()) for t in gradients)
+    return no_gradient or (bool(outputs) and all(t.numel() == 0 for t in outputs))
 
 
 def without(way: Way, **changes: Any) -> Way:

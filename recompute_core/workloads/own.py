@@ -71,7 +71,7 @@ def _imported(path: str) -> Callable[[], Any]:
     declare_vision_ops()
     try:
         found: Any = importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{path}: {module} cannot be imported: {_line(error)}") from None
     for name in function.split("."):
         if not hasattr(found, name):
@@ -86,7 +86,7 @@ def _made(path: str, factory: Callable[[], Any]) -> dict[str, Any]:
     """The parts that the factory returns, checked."""
     try:
         returned = factory()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise InputError(f"{path}: raised {_line(error)} ({last.filename}:{last.lineno})") from None
     if isinstance(returned, Mapping):
@@ -112,7 +112,7 @@ def _made(path: str, factory: Callable[[], Any]) -> dict[str, Any]:
     return parts
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     text = " ".join(str(error).split())[:200]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
