@@ -29,6 +29,7 @@ from .step import (
     Step,
     Training,
     Way,
+    by_name,
     copies_of,
     gaps,
     generators_kept,
@@ -173,7 +174,7 @@ def _dtype(autocast: torch.dtype | str | None) -> torch.dtype | None:
 
 
 def _context(dtype: torch.dtype | None, inner: Context | None, inputs: Any) -> Context:
-    kinds = [leaf.device.type for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
+    kinds = [leaf.device.type for leaf in tree_leaves(by_name(inputs)) if isinstance(leaf, Tensor)]
 
     def entered() -> Any:
         stack = ExitStack()
