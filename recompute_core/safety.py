@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from .checks.blocks import check_blocks
+from .checks.causes import listed
 from .checks.report import BlockReport
 from .checks.step import by_name, called_with, fresh
 from .errors import InputError
@@ -156,10 +157,10 @@ def _looked(
 def _checked(model: nn.Module, asked: tuple[str, ...], own: tuple[str, ...]) -> dict[str, nn.Module]:
     """The modules of the model by FQN."""
     names = dict(model.named_modules())
-    for place, listed in (("--block", asked), ("blocks", own)):
-        missing = next((name for name in listed if name not in names), None)
+    for place, given in (("--block", asked), ("blocks", own)):
+        missing = next((name for name in given if name not in names), None)
         if missing is not None:
-            known = ", ".join((() if listed is own else own) or repeated(model) or list(names)[1:])
+            known = ", ".join((() if given is own else own) or repeated(model) or list(names)[1:])
             raise InputError(f"{place}: no block {missing!r}; the blocks are {known[:300]}")
     return names
 
@@ -223,13 +224,13 @@ def _free(weights: dict[str, bool], report: BlockReport, seen: Seen | None) -> l
 
     blocks = [one.block for one in report.blocks if is_free(one.block)]
     if blocks:
-        return [f"free of running statistics: {_listed(blocks)}"]
+        return [f"free of running statistics: {listed(blocks, 8)}"]
     inside = dict.fromkeys(
         name.removeprefix(f"{block}.")
         for block in refused
         for name in _outermost_free(block, weights, is_free)
     )
-    what = f"in the refused ones {_listed(list(inside))} are" if inside else "no module in them is"
+    what = f"in the refused ones {listed(inside, 8)} are" if inside else "no module in them is"
     return [f"free of running statistics: no block; {what} (look at one with --block)"]
 
 
@@ -241,8 +242,3 @@ def _outermost_free(block: str, weights: dict[str, bool], is_free: Callable[[str
         if inside and is_free(name) and weights[name]:
             found.append(name)
     return found
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return ", ".join(names[:8]) + more

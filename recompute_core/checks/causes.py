@@ -10,8 +10,8 @@ from .report import BlockVerdict, Saving, Verdict
 from .step import Left, Way, gaps
 
 _NUMBERS = ("loss", "output", "grad", "input_grad")
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
-_GENERATORS = {"random": "Python's random module", "numpy": "NumPy's global generator"}
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+GENERATORS = {"random": "Python's random module", "numpy": "NumPy's global generator"}
 
 
 def named(block: str) -> str:
@@ -130,7 +130,7 @@ def explain(
             found.append(
                 because(
                     "foreign_generator",
-                    f"it draws from {_GENERATORS[kind]}, whose state checkpoint does not restore, so a "
+                    f"it draws from {GENERATORS[kind]}, whose state checkpoint does not restore, so a "
                     "replay draws other numbers; use torch's generator.",
                 )
             )
@@ -242,15 +242,15 @@ def _state_reasons(block: str, trial: Trial) -> Iterator[Reason]:
         return Reason(code=code, block=block, sentence=f"{named(block)}{_seen(trial)}: {what}")
 
     buffers = [gap.name for gap in trial.off if gap.part == "buffer"]
-    norms = dict.fromkeys(n.rpartition(".")[0] for n in buffers if n.rpartition(".")[2] in _STATISTICS)
+    norms = dict.fromkeys(n.rpartition(".")[0] for n in buffers if n.rpartition(".")[2] in STATISTICS)
     if norms:
         yield because(
             "running_statistics",
-            f"the running statistics of {_listed(map(named, norms))} move on every forward, so a replay "
+            f"the running statistics of {listed(map(named, norms))} move on every forward, so a replay "
             "moves them twice; recompute around them, or use a norm without them.",
         )
     for name in buffers:
-        if name.rpartition(".")[2] not in _STATISTICS:
+        if name.rpartition(".")[2] not in STATISTICS:
             yield because(
                 "buffer_changed",
                 f"the buffer {name} changes on every forward, so a replay changes it twice; move it out "
@@ -267,7 +267,7 @@ def _state_reasons(block: str, trial: Trial) -> Iterator[Reason]:
         if any(gap.part == "rng" and gap.name == kind for gap in trial.off):
             yield because(
                 "foreign_generator",
-                f"it draws from {_GENERATORS[kind]}, so a replay draws once more and every number after "
+                f"it draws from {GENERATORS[kind]}, so a replay draws once more and every number after "
                 "it is another; use torch's generator.",
             )
     for place in trial.state[:3]:
@@ -299,10 +299,11 @@ def _of_place(place: str, trial: Trial) -> tuple[str, str]:
     )
 
 
-def _listed(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return ", ".join(listed[:3]) + more
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """Names with commas, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 _ADVICE: tuple[tuple[str, str, str], ...] = (
@@ -394,48 +395,52 @@ def _unique(reasons: list[Reason]) -> Iterator[Reason]:
 # --- no baseline ----------------------------------------------------------------------------------
 
 
+def _reason(block: str, code: str, what: str) -> Reason:
+    return Reason(code=code, block=block, sentence=f"{named(block)}: {what}")
+
+
 def plain_raises(block: str, error: Exception) -> Reason:
-    return Reason(
-        code="plain_raises",
-        block=block,
-        sentence=f"{named(block)}: there is nothing to compare with: the plain step itself raises "
+    return _reason(
+        block,
+        "plain_raises",
+        f"there is nothing to compare with: the plain step itself raises "
         f"{type(error).__name__} ({_short(_text(error))}); mend that first.",
     )
 
 
 def plain_refuses(block: str, error: Exception) -> Reason:
-    return Reason(
-        code="plain_refuses",
-        block=block,
-        sentence=f"{named(block)}: the plain step refuses what your step does between forward and "
+    return _reason(
+        block,
+        "plain_refuses",
+        f"the plain step refuses what your step does between forward and "
         f"backward ({type(error).__name__}: {_short(_text(error))}), and the recomputed one goes on "
         "silently with other values; do it after backward.",
     )
 
 
 def nothing_finite(block: str) -> Reason:
-    return Reason(
-        code="nothing_finite",
-        block=block,
-        sentence=f"{named(block)}: no gradient of the plain step holds a finite number, or its "
+    return _reason(
+        block,
+        "nothing_finite",
+        "no gradient of the plain step holds a finite number, or its "
         "output is empty, so there is nothing to compare; give a batch and a loss that are finite.",
     )
 
 
 def no_graph(block: str) -> Reason:
-    return Reason(
-        code="no_graph",
-        block=block,
-        sentence=f"{named(block)}: the loss requires no gradient (no_grad, or nothing trainable), so "
+    return _reason(
+        block,
+        "no_graph",
+        "the loss requires no gradient (no_grad, or nothing trainable), so "
         "nothing is kept for backward and there is nothing to save or to compare.",
     )
 
 
 def not_called(block: str) -> Reason:
-    return Reason(
-        code="not_called",
-        block=block,
-        sentence=f"{named(block)}: it is not called in this step, so recomputing it saves nothing and "
+    return _reason(
+        block,
+        "not_called",
+        "it is not called in this step, so recomputing it saves nothing and "
         "nothing was seen of it; name the modules that are called (a ModuleList is not).",
     )
 
@@ -513,7 +518,7 @@ def conditions(
     if hooked:
         depends(
             "hooks_repeat",
-            f"the hooks of {_listed(hooked)} fire again in every replay; nothing that is seen changes.",
+            f"the hooks of {listed(hooked)} fire again in every replay; nothing that is seen changes.",
         )
     for name, trial in failed:
         where = (trial.state or [gap.name for gap in trial.off] or ["its state"])[0]
@@ -537,7 +542,7 @@ def conditions(
 
 def said(way: Way, number: int) -> str:
     """What a step is, for whoever waits."""
-    what = f"recompute {_listed(map(named, way.blocks))}" if way.blocks else "plain"
+    what = f"recompute {listed(map(named, way.blocks))}" if way.blocks else "plain"
     loop = "" if way.loop == "plain" else f", {way.loop.replace('_', ' ')}"
     stop = "" if way.settings.early_stop else ", early stop off"
     return f"step {number}: {what}, seed {way.seed}{loop}{stop}, variant {way.settings.variant}"

@@ -19,13 +19,12 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from ..results import BlockLegality, Legality, Reason
 from ..spec import CheckpointSettings
 from ..workloads.device import is_out_of_memory
-from ..workloads.job import Job
+from ..workloads.job import Job, same_bits
 from ..workloads.update import seed_everything
 from . import python_state
+from .causes import GENERATORS, STATISTICS
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-
-_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def check_legality(
@@ -114,7 +113,7 @@ def _check_block(
     for generator in ("random", "numpy"):
         if generator in drawn:
             sentence = (
-                f"{name} draws from {_GENERATORS[generator]}, whose state checkpoint does not "
+                f"{name} draws from {GENERATORS[generator]}, whose state checkpoint does not "
                 "restore; a replay draws other numbers. Use torch's generator."
             )
             reasons.append(Reason(code="foreign_generator", block=name, sentence=sentence))
@@ -133,12 +132,9 @@ def _check_block(
     )
 
 
-_GENERATORS = {"random": "Python's random module", "numpy": "NumPy's global generator"}
-
-
 def _changed_buffers(name: str, before: "_State", after: "_State") -> Iterator[Reason]:
     names = {**before.buffers, **after.buffers}
-    changed = [key for key in names if not _identical(before.buffers.get(key), after.buffers.get(key))]
+    changed = [key for key in names if not same_bits(before.buffers.get(key), after.buffers.get(key))]
     norms = dict.fromkeys(key.rpartition(".")[0] for key in changed if _is_statistic(key))
     if norms:
         sentence = (
@@ -155,16 +151,8 @@ def _changed_buffers(name: str, before: "_State", after: "_State") -> Iterator[R
             yield Reason(code="buffer_changed", block=name, sentence=sentence)
 
 
-def _identical(old: Tensor | None, new: Tensor | None) -> bool:
-    """Whether two buffers hold the same bits, NaN included."""
-    if old is None or new is None or old.shape != new.shape or old.dtype != new.dtype:
-        return False
-    flat = [t.contiguous().reshape(-1).view(torch.uint8) for t in (old, new)]
-    return torch.equal(flat[0], flat[1])
-
-
 def _is_statistic(buffer: str) -> bool:
-    return buffer.rpartition(".")[2] in _STATISTICS
+    return buffer.rpartition(".")[2] in STATISTICS
 
 
 def _changed_places(name: str, before: "_State", after: "_State") -> Iterator[Reason]:

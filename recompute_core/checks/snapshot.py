@@ -25,7 +25,7 @@ from ..meters.flops import FORMULAS
 from ..plans.apply import Applied, Call, shadowed
 from ..results import Gap
 from ..spec import OptimizerSettings
-from ..workloads.job import Job, tensors_digest
+from ..workloads.job import Job, same_bits, tensors_digest
 from ..workloads.update import make_optimizer, seed_everything, update
 
 Snapshot = dict[str, Tensor]
@@ -119,7 +119,7 @@ def compare(reference: Snapshot, found: Snapshot) -> tuple[Gap, ...]:
 
 def _gap(key: str, reference: Tensor | None, found: Tensor | None) -> Gap:
     part, _, name = key.partition("/")
-    if part == "buffer" and _same_bits(reference, found):  # a mask may hold infinities
+    if part == "buffer" and same_bits(reference, found):  # a mask may hold infinities
         return Gap(part=part, name=name, absolute=0.0, relative=0.0)
     problem = _incomparable(reference, found)
     if problem or reference is None or found is None:
@@ -135,12 +135,6 @@ def _gap(key: str, reference: Tensor | None, found: Tensor | None) -> Gap:
     if not isfinite(absolute / scale):
         return Gap(part=part, name=name, absolute=None, relative=None, problem="gap beyond any number")
     return Gap(part=part, name=name, absolute=absolute, relative=absolute / scale)
-
-
-def _same_bits(reference: Tensor | None, found: Tensor | None) -> bool:
-    if reference is None or found is None:
-        return False
-    return tensors_digest([("", reference)]) == tensors_digest([("", found)])
 
 
 def _incomparable(reference: Tensor | None, found: Tensor | None) -> str | None:

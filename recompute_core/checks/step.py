@@ -149,7 +149,7 @@ def run(training: Training, way: Way, watched: tuple[str, ...] = (), metered: bo
                 _checked_loss("step", loss)
                 progress.forward_done(None)
             else:
-                output, loss = _LOOPS[way.loop](training, model, inputs, progress, meter)
+                output, loss = _usual_step(training, way.loop, model, inputs, progress, meter)
         except Exception as raised:
             if is_out_of_memory(raised) or isinstance(raised, InputError):
                 raise
@@ -229,63 +229,44 @@ def by_name(inputs: Any) -> Any:
     return dict(inputs) if isinstance(inputs, Mapping) else inputs
 
 
-def _plain(
-    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
+def _usual_step(
+    training: Training,
+    loop: Loop,
+    model: nn.Module,
+    inputs: Any,
+    progress: _Progress,
+    meter: LiveBytes | None,
 ) -> tuple[Any, Tensor]:
-    with training.context():
-        output, loss = _forward(training, model, inputs)
-    progress.forward_done(meter)
-    if loss.requires_grad:
-        loss.backward()  # type: ignore[no-untyped-call]
-    return output, loss
+    """Forward and backward, with what the loop does between them.
 
-
-def _context_kept(
-    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
-) -> tuple[Any, Tensor]:
-    with training.context():
-        output, loss = _forward(training, model, inputs)
+    After two forwards, as contrastive and adversarial losses do them, the outputs are a pair.
+    """
+    with ExitStack() as until_backward_ends:
+        with ExitStack() as until_forward_ends:
+            until_forward_ends.enter_context(training.context())
+            output, loss = _forward(training, model, inputs)
+            if loop == "two_forwards":
+                other, more = _forward(training, model, tree_map(_turned, inputs))
+                output, loss = (output, other), loss + more
+            if loop == "context_kept":
+                until_backward_ends.push(until_forward_ends.pop_all())
         progress.forward_done(meter)
-        loss.backward()  # type: ignore[no-untyped-call]
+        if loop == "eval_before_backward":
+            until_backward_ends.enter_context(_evaluating(model))
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
     return output, loss
 
 
-def _two_forwards(
-    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
-) -> tuple[Any, Tensor]:
-    """Two batches forward before either goes backward, as contrastive and adversarial losses do."""
-    with training.context():
-        one, first = _forward(training, model, inputs)
-        other, second = _forward(training, model, tree_map(_turned, inputs))
-        loss = first + second
-    progress.forward_done(meter)
-    loss.backward()  # type: ignore[no-untyped-call]
-    return (one, other), loss
-
-
-def _eval_before_backward(
-    training: Training, model: nn.Module, inputs: Any, progress: _Progress, meter: LiveBytes | None
-) -> tuple[Any, Tensor]:
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
     modes = {module: module.training for module in model.modules()}
-    with training.context():
-        output, loss = _forward(training, model, inputs)
-    progress.forward_done(meter)
     model.eval()
     try:
-        loss.backward()  # type: ignore[no-untyped-call]
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode
-    return output, loss
-
-
-_LOOPS: dict[Loop, Callable[..., tuple[Any, Tensor]]] = {
-    "plain": _plain,
-    "step_in_backward": _plain,
-    "two_forwards": _two_forwards,
-    "context_kept": _context_kept,
-    "eval_before_backward": _eval_before_backward,
-}
 
 
 # --- fresh models and inputs ----------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..workloads.job import same_bits
 from ..workloads.update import storage_of
 
 
@@ -59,16 +60,9 @@ def watch_forward(
         stack.enter_context(context)
         output = forward()
     after = dict(model.named_buffers())
-    changed = [name for name, buffer in before.items() if not _identical(buffer, after.get(name))]
+    changed = [name for name, buffer in before.items() if not same_bits(buffer, after.get(name))]
     return Seen(
         output=output,
         activation_bytes={name: sum(bytes_of.values()) for name, bytes_of in kept.items()},
         moved=frozenset(name.rpartition(".")[0] for name in changed),
     )
-
-
-def _identical(old: Tensor, new: Tensor | None) -> bool:
-    """Whether a buffer holds the same bits, NaN included."""
-    if new is None or old.shape != new.shape or old.dtype != new.dtype:
-        return False
-    return bool(((old == new) | ((old != old) & (new != new))).all())

@@ -17,17 +17,17 @@ from pydantic import ValidationError
 
 from .. import __version__
 from ..checks.report import BlockReport
-from ..errors import InputError, StoreError
+from ..errors import StoreError
 from ..results import Record
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
 from ..writing import write_whole
+from .background import in_one_line, machine_to_itself
 from .launch import start_detached
-from .locks import Lock, machine_lock
+from .locks import Lock
 from .store import Store
 
 _MODULE = "recompute_core.studies.checking"
-_PATIENCE_S = 3600.0
 
 
 class Checked(Record):
@@ -105,37 +105,23 @@ def start_check(store: Store, spec: StudySpec) -> None:
 
 def check(store: Store, key: str) -> None:
     """Check in this process, once no study is being measured; keeps the answer, or why there is none."""
-    machine = machine_lock()
     try:
         _tell(store, key, "waiting for a study to end")
         spec = StudySpec.model_validate_json(_path(store, key, "spec").read_text())
-        if not machine.acquire(_PATIENCE_S):
-            raise InputError("the machine was busy with studies for an hour; try again")
-        write_whole(_path(store, key, "json"), _checked(store, key, spec).model_dump_json())
+        with machine_to_itself():
+            write_whole(_path(store, key, "json"), _checked(store, key, spec).model_dump_json())
     except Exception as error:
         traceback.print_exc()
-        known = isinstance(error, InputError | StoreError)
-        why = str(error) if known else f"{type(error).__name__}: {error}"
-        write_whole(_path(store, key, "failed"), " ".join(why.split())[:280])
-    finally:
-        machine.release()
+        write_whole(_path(store, key, "failed"), in_one_line(error))
 
 
 def _checked(store: Store, key: str, spec: StudySpec) -> Checked:
-    import torch
-
     from ..safety import check as check_safety
-    from ..safety import of_job
-    from ..workloads import build, prepare
-    from ..workloads.device import cast, move, pick_device
+    from ..safety import own_model
+    from ..workloads.registered import resolve
 
-    if spec.threads:
-        torch.set_num_threads(spec.threads)
-    prepare(spec.workload, store.home, lambda done, total: None)
-    job = move(
-        cast(build(spec.workload, spec.seed, store.home), spec.precision), pick_device(spec.device)
-    )
-    found = check_safety(of_job(job), spec, progress=lambda doing: _tell(store, key, doing))
+    own = own_model(resolve(spec.workload.name, None), spec, lambda done, total: None)
+    found = check_safety(own, spec, progress=lambda doing: _tell(store, key, doing))
     return Checked(
         report=found.report, activation_bytes=found.activation_bytes, notes=tuple(found.notes)
     )

@@ -19,12 +19,12 @@ from ..plans.anatomy import anatomy_of
 from ..results import PlanResult
 from ..spec import StudySpec, shape_key
 from ..writing import check_writable, write_whole
+from .background import in_one_line, machine_to_itself, one_line
 from .launch import start_detached
 from .locks import Lock, machine_lock
 from .store import Store
 
 _MODULE = "recompute_core.studies.searching"
-_PATIENCE_S = 3600.0
 INTERRUPTED = "it was interrupted, or could not write its answer"
 """What is said of a search that could not say more."""
 
@@ -71,7 +71,7 @@ def _ended(store: Store, study: str, shape: str) -> SearchState:
         why = _path(store, study, shape, "failed").read_text(errors="replace")
     except FileNotFoundError:
         return answer or "none"
-    return Failed(_one_line(why) or INTERRUPTED, answer)
+    return Failed(one_line(why) or INTERRUPTED, answer)
 
 
 def _answer(store: Store, study: str, shape: str) -> PlanResult | None:
@@ -148,10 +148,6 @@ def _path(store: Store, study: str, shape: str, ending: str) -> Path:
     return store.folder(study) / f"plans {shape}.{ending}"
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:280]
-
-
 def search(store: Store, study: str, shape: str) -> None:
     """Search in this process, once no study is being measured; keeps the answer, or why there is none.
 
@@ -159,26 +155,22 @@ def search(store: Store, study: str, shape: str) -> None:
     """
     from ..planning import Wish, plan
 
-    machine, turn = machine_lock(), _lock(store, study, shape, "turn")
+    turn = _lock(store, study, shape, "turn")
     failed = _path(store, study, shape, "failed")
     try:
         spec = at_shape(store.study(study).spec, shape)
-        if not machine.acquire(_PATIENCE_S):
-            raise InputError("the machine was busy with studies for an hour; try again")
-        turn.acquire(patience_s=1)  # refused where the study's folder is gone
-        keep_answer(store, study, plan(spec, Wish(frontier=True)))
+        with machine_to_itself():
+            turn.acquire(patience_s=1)  # refused where the study's folder is gone
+            keep_answer(store, study, plan(spec, Wish(frontier=True)))
         failed.unlink(missing_ok=True)
     except Exception as error:
         traceback.print_exc()
-        known = isinstance(error, InputError | StoreError)
-        why = str(error) if known else f"{type(error).__name__}: {error}"
         try:
             # In place: a folder that takes no new file may still let an old one be written.
-            failed.write_text(_one_line(why))
+            failed.write_text(in_one_line(error))
         except OSError as unwritten:
             print(f"{failed}: {unwritten.strerror}", file=sys.stderr)
     finally:
-        machine.release()
         turn.release()
 
 

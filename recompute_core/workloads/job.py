@@ -31,6 +31,14 @@ class Job:
         return tensors_digest((str(i), tensor) for i, tensor in enumerate(self.batch))
 
 
+def same_bits(old: Tensor | None, new: Tensor | None) -> bool:
+    """Whether two tensors are there and hold the same bits, NaN included."""
+    if old is None or new is None or old.shape != new.shape or old.dtype != new.dtype:
+        return False
+    flat = [t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (old, new)]
+    return torch.equal(flat[0], flat[1])
+
+
 def tensors_digest(named: Iterable[tuple[str, Tensor]]) -> str:
     """`sha256:` over names, dtypes, shapes and bytes, in the given order."""
     sha = hashlib.sha256()

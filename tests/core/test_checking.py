@@ -1,11 +1,7 @@
 """The check of blocks in the background: a real process, its answer shared by studies of one model."""
 
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from recompute_core.spec import (
     CheckpointSettings,
@@ -29,16 +25,6 @@ TINY = StudySpec(
     workload=GptSettings(blocks=2, width=32, heads=2, vocab=17, batch=1),
     shapes=({"seq_len": 24}, {"seq_len": 16}),
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store, and a machine that no other test measures on."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    opened = Store(tmp_path)
-    yield opened
-    opened.close()
 
 
 def settled(store: Store, spec: StudySpec) -> checking.CheckState:

@@ -4,9 +4,7 @@ import errno
 import os
 import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -35,16 +33,6 @@ TINY = StudySpec(
     threads=1,
 )
 FIRST, SECOND = "T=16 B=1", "T=24 B=1"
-
-
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A store, and a machine that no other test measures on."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    opened = Store(tmp_path)
-    yield opened
-    opened.close()
 
 
 def settled(store: Store, study: str, shape: str) -> SearchState:
