@@ -47,7 +47,7 @@ def main() -> None:
     if spec is not None:
         with right:
             _preview(spec)
-            safe_to_recompute(spec)
+        safe_to_recompute(spec)
         with st.bottom:
             _strip(spec)
 

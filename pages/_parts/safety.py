@@ -88,7 +88,7 @@ def rows(found: Checked) -> list[list[str]]:
             _names(blocks),
             markup.mark(*BADGES[verdict]),
             "–" if kept is None else in_mb(kept),
-            escape(words),
+            f'<div class="rs-wrap">{escape(words)}</div>',
         ]
         for (verdict, kept, words), blocks in grouped.items()
     ]
