@@ -6,7 +6,6 @@ Exit codes: 0 adopt, or the command did what it says; 1 keep the original; 2 bad
 
 import contextlib
 import io
-import json
 import os
 import signal
 import sys
@@ -18,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .errors import Cancelled, InputError, StoreError
+from .output import check_json_file as _check_writable
+from .output import json_option
+from .output import show as _print
+from .output import write_json as _write_json
 from .spec import PRESETS, WORKLOADS
-from .writing import check_writable, write_whole
 
 if TYPE_CHECKING:
     from .planning import Wish
 
 EXIT_CODES = {"adopt": 0, "keep_original": 1, "undecided": 3}
 
-json_option = click.option(
-    "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
-)
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one setting; may be repeated."
 )
@@ -417,39 +416,6 @@ def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -
 
 
 # --- output ----------------------------------------------------------------------------------
-
-
-def _print(table: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)
-    console.print(table)
-
-
-def _check_writable(json_file: str | None) -> None:
-    """Find out before a long run, not after it, that its result cannot be written; leaves no file."""
-    if json_file in (None, "-"):
-        return
-    assert json_file is not None
-    try:
-        check_writable(Path(json_file))
-    except OSError as error:
-        raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
-
-
-def _write_json(json_file: str | None, document: Any) -> None:
-    if json_file is None:
-        return
-    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    if json_file == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        write_whole(Path(json_file), text)
-    except OSError as error:
-        raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
 
 
 def main() -> None:

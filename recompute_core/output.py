@@ -1,0 +1,50 @@
+"""What a command does with its result: a table on the terminal, JSON in a file or on standard output."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .errors import InputError
+from .writing import check_writable, write_whole
+
+json_option = click.option(
+    "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
+)
+
+
+def show(table: Any) -> None:
+    """Print one of rich's tables, in full width where no terminal sets one."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    console.print(table)
+
+
+def check_json_file(json_file: str | None) -> None:
+    """Find out before a long run, not after it, that its result cannot be written; leaves no file."""
+    if json_file in (None, "-"):
+        return
+    assert json_file is not None
+    try:
+        check_writable(Path(json_file))
+    except OSError as error:
+        raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
+
+
+def write_json(json_file: str | None, document: Any) -> None:
+    """Write a result where `--json` says, if it says so. InputError when that cannot be written."""
+    if json_file is None:
+        return
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    if json_file == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        write_whole(Path(json_file), text)
+    except OSError as error:
+        raise InputError(f"--json {json_file}: cannot be written: {error.strerror}") from None
