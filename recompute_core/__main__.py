@@ -21,6 +21,7 @@ from .output import check_json_file as _check_writable
 from .output import json_option
 from .output import show as _print
 from .output import write_json as _write_json
+from .reports.command_keys import keys
 from .spec import PRESETS, WORKLOADS
 
 if TYPE_CHECKING:
@@ -413,6 +414,9 @@ def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -
         click.echo(f"Keep the original: {failed} failed." if failed else "Adopt: every gate passes.")
     _write_json(json_file, verdict)
     sys.exit(EXIT_CODES[verdict["verdict"]])
+
+
+cli.add_command(keys)
 
 
 # --- output ----------------------------------------------------------------------------------
