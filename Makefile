@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app study test bench screenshots browser clean
+.PHONY: app study test bench screenshots tools clean
 
 app: .venv/run
 	$(BIN)/streamlit run app.py
@@ -15,7 +15,7 @@ app: .venv/run
 study: .venv/run
 	$(BIN)/python -m recompute_core study --preset quick; code=$$?; [ $$code = 0 ] || [ $$code = 1 ] || [ $$code = 3 ]
 
-test: .venv/dev browser
+test: .venv/dev tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -24,10 +24,11 @@ test: .venv/dev browser
 bench: .venv/dev
 	$(BIN)/python -m tests.bench
 
-screenshots: .venv/dev browser
+screenshots: .venv/dev tools
 	$(BIN)/python -m tests.browser.screenshots
 
-browser: .venv/dev
+tools: .venv/dev
+	$(BIN)/python -m tests.debian
 	$(BIN)/python -m tests.browser.chromium
 
 .venv/run: requirements.txt

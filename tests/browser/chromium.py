@@ -3,11 +3,12 @@
 `python -m tests.browser.chromium`: Debian's package when run as root, Playwright's own otherwise.
 """
 
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from ..debian import install
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _ELSEWHERE = (
@@ -35,11 +36,7 @@ def main() -> None:
     """Make sure there is one, or say in one line what to install."""
     if find_chromium():
         return
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update", "-qq"], check=False, env=quiet)
-        subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], check=False, env=quiet)
-    else:
+    if not install("chromium"):
         subprocess.run([sys.executable, "-m", "playwright", "install", "chromium"], check=False)
     if not find_chromium():
         sys.exit("No Chromium or Chrome for the browser journeys: install the package 'chromium'.")
