@@ -154,13 +154,19 @@ def write_key(path: Path, key: PrivateKey, passphrase: str) -> None:
                 file.write(pem)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(part, path)  # never over a file that is there, as a rename would be
+            _link(part, path)
         finally:
             part.unlink(missing_ok=True)
-    except FileExistsError:
-        raise InputError(f"{path}: exists; a key is never overwritten, give another name") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _link(part: Path, path: Path) -> None:
+    """Give a finished file its name; never over a file that is there, as a rename would be."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise InputError(f"{path}: exists; a key is never overwritten, give another name") from None
 
 
 def check_key_file(path: Path) -> bytes:
@@ -170,18 +176,17 @@ def check_key_file(path: Path) -> bytes:
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags)
+        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+            about = os.fstat(file.fileno())
+            data = file.read(_LARGEST_FILE_BYTES + 1) if stat.S_ISREG(about.st_mode) else b""
     except OSError as error:
         if path.is_symlink():
             raise InputError(f"{path}: is a symbolic link; give the key file itself") from None
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise InputError(f"{path}: is no regular file; expected a private key")
-        if about.st_size > _LARGEST_FILE_BYTES:
-            raise InputError(f"{path}: is too large for a key")
-        data = file.read(_LARGEST_FILE_BYTES)
+    if not stat.S_ISREG(about.st_mode):
+        raise InputError(f"{path}: is no regular file; expected a private key")
+    if len(data) > _LARGEST_FILE_BYTES:
+        raise InputError(f"{path}: is too large for a key")
     first = next((line for line in data.splitlines() if line.startswith(b"-----BEGIN ")), b"")
     _check_label(path, first.decode("ascii", errors="replace").strip())
     if about.st_uid != os.geteuid():

@@ -123,15 +123,11 @@ class Signers(BaseModel):
         made = _signer(key, name, now, expires_at)
         for known in self.signers:
             if known.fingerprint == made.fingerprint and known.revoked_at is not None:
-                raise InputError(
-                    f"this key was revoked ({known.name}); a revoked key is not trusted again"
-                )
+                raise InputError(f"this key, {known.name}'s, was revoked and stays so")
             if known.fingerprint == made.fingerprint and known.name != name:
                 raise InputError(f"this key is trusted already, as {known.name}")
             if known.name == name and known.revoked_at is None and known.fingerprint != made.fingerprint:
-                raise InputError(
-                    f"the name {name} is another key's; revoke that one or give another name"
-                )
+                raise InputError(f"the name {name} is another key's; revoke that, or give another")
         others = tuple(known for known in self.signers if known.fingerprint != made.fingerprint)
         return Signers(signers=(*others, made))
 
