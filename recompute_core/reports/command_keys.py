@@ -9,6 +9,7 @@ import click
 
 from ..errors import InputError
 from ..output import check_json_file, json_option, show, write_json
+from ..writing import write_whole
 
 if TYPE_CHECKING:
     from .keys import PublicKey
@@ -57,8 +58,7 @@ def new(out: Path, kind: Any, descriptor: int | None, json_file: str | None) -> 
     key = new_key(kind)
     write_key(out, key, passphrase(descriptor, new=True))
     try:
-        with public_file.open("x") as file:
-            file.write(public_pem(key.public_key()))
+        write_whole(public_file, public_pem(key.public_key()))
     except OSError as error:
         raise InputError(f"{public_file}: cannot be written: {error.strerror}") from None
     document = {"file": str(out), "public_file": str(public_file)} | _about(key.public_key())
