@@ -51,8 +51,8 @@ def new(out: Path, kind: Any, descriptor: int | None, json_file: str | None) -> 
     from .keys import check_new_file, new_key, public_pem, write_key
     from .passphrase import passphrase
 
-    public_file = out.with_name(out.name + ".pub.pem")
     check_new_file(out)
+    public_file = out.with_name(out.name + ".pub.pem")
     check_new_file(public_file)
     check_json_file(json_file)
     key = new_key(kind)
@@ -75,11 +75,12 @@ def new(out: Path, kind: Any, descriptor: int | None, json_file: str | None) -> 
 @json_option
 def show_key(file: Path, descriptor: int | None, json_file: str | None) -> None:
     """Print a key's fingerprint and its public half, from a private key file or a public one."""
-    from .keys import is_private, load_key, read_public_key
+    from .keys import check_key_file, is_private, load_key, read_public_key
     from .passphrase import passphrase
 
     check_json_file(json_file)
     if is_private(file):
+        check_key_file(file)  # before anybody types a passphrase
         key = load_key(file, passphrase(descriptor)).public_key()
     else:
         key = read_public_key(file)

@@ -183,6 +183,7 @@ def change_signers(path: Path, change: Callable[[Signers], Signers]) -> Signers:
         try:
             changed = change(load_signers(path, may_be_missing=True))
             write_whole(path, json.dumps(changed.document(), indent=2, ensure_ascii=False) + "\n")
+            path.chmod(path.stat().st_mode & ~stat.S_IWOTH)
         finally:
             lock.release()
     except OSError as error:

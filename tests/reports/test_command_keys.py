@@ -100,6 +100,19 @@ def test_new_never_overwrites(run: Run, name: str) -> None:
     assert (os.listdir(), Path(name).read_text()) == ([name], "mine")
 
 
+@pytest.mark.parametrize("name", [".", "", "/", "..", "none/.."])
+def test_new_wants_the_name_of_a_file(run: Run, name: str) -> None:
+    assert run("new", "--out", name).code == 2
+    assert os.listdir() == []
+
+
+def test_show_looks_at_the_file_before_it_asks(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("new", "--out", "k")
+    Path("k").chmod(0o640)
+    monkeypatch.delenv("RECOMPUTE_KEY_PASSPHRASE")
+    assert "chmod 600" in run("show", "k").error
+
+
 def test_new_wants_a_long_passphrase(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOMPUTE_KEY_PASSPHRASE", "1234567")
     done = run("new", "--out", "k")

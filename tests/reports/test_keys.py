@@ -119,10 +119,9 @@ def test_other_public_keys_are_refused(text: str, problem: str) -> None:
 
 @BOTH
 def test_written_encrypted_for_the_owner_alone_and_read_back(file: Path, key: PrivateKey) -> None:
-    os.umask(before := os.umask(0))
     path = file.parent / "new" / file.name
+    before = os.umask(0)
     try:
-        os.umask(0)
         write_key(path, key, SECRET)
     finally:
         os.umask(before)

@@ -157,6 +157,15 @@ def test_a_file_that_everybody_may_change_is_no_trust(tmp_path: Path) -> None:
         load_signers(path)
 
 
+def test_our_own_file_is_never_one_of_those(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        change_signers(tmp_path / "signers.json", lambda known: known)
+    finally:
+        os.umask(before)
+    assert load_signers(tmp_path / "signers.json") == Signers()
+
+
 def test_a_missing_file_is_said_unless_it_may_be_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file; 'keys trust"):
         load_signers(tmp_path / "none")
