@@ -1,0 +1,78 @@
+"""A plan as a stand-alone Python module that needs torch and nothing else."""
+
+import json
+from pathlib import Path
+
+from ...spec import Region
+from ..names import Regions
+from .exported import Exported, Source
+
+_BEGIN, _END = "\nVARIANT = ", "\n# --- end of the plan"
+
+
+def to_torch(source: Source) -> Exported:
+    """The module: `apply_plan(model)` puts the plan on, `remove_plan(model)` takes it off."""
+    text = Path(__file__).with_name("standalone.py").read_text()
+    _, _, after = text.removeprefix('"""').partition('"""')
+    before, _, rest = after.partition(_BEGIN)
+    _, _, rest = rest.partition(_END)
+    return Exported(
+        text=f'"""{_docstring(source)}"""{before}{_constants(source)}{_END}{rest}',
+        filename=f"plan_{source.slug}.py",
+        exact=True,
+    )
+
+
+def _docstring(source: Source) -> str:
+    line = source.line.replace("\\", "\\\\").replace('"', '\\"')
+    return f"""Activation checkpointing as Recompute Studio chose it. Needs torch alone.
+
+{line}
+
+    from plan_{source.slug} import apply_plan, remove_plan
+
+    apply_plan(model)  # with prefix="module." for a model inside DistributedDataParallel
+    ...
+    remove_plan(model)
+
+Not covered: torch.compile and fully_shard.
+"""
+
+
+def _constants(source: Source) -> str:
+    keeps = list(dict.fromkeys(region.keep for region in source.regions if region.keep))
+    names = {keep: f"KEEP_{number}" for number, keep in enumerate(keeps)}
+    lists = "".join(f"{names[keep]} = {_tuple(keep)}\n" for keep in keeps)
+    return f"""
+VARIANT = {_quoted(source.variant)}
+\"\"\"`call`: a module's hooks are recomputed with it; `forward`: its forward alone.\"\"\"
+PRESERVE_RNG_STATE = {source.preserve_rng}
+\"\"\"A replay draws the random numbers of the first forward.\"\"\"
+EARLY_STOP = {source.early_stop}
+\"\"\"A replay stops once every tensor that backward needs is back.\"\"\"
+{lists}REGIONS: tuple[Region, ...] = {_regions(source.regions, names)}
+\"\"\"Outer regions before those inside them.\"\"\"
+"""
+
+
+def _tuple(items: tuple[str, ...]) -> str:
+    return "(\n" + "".join(f"    {_quoted(item)},\n" for item in items) + ")"
+
+
+def _regions(regions: Regions, names: dict[tuple[str, ...], str]) -> str:
+    return "(\n" + "".join(f"    {_region(region, names)},\n" for region in regions) + ")"
+
+
+def _region(region: Region, names: dict[tuple[str, ...], str]) -> str:
+    keep = f", keep={names[region.keep]}" if region.keep else ""
+    modules = [_quoted(name) for name in region.modules]
+    if len(modules) == 1:
+        return f"Region(({modules[0]},){keep})"
+    if len(line := ", ".join(modules)) < 60:
+        return f"Region(({line}){keep})"
+    lines = "".join(f"            {name},\n" for name in modules)
+    return f"Region(\n        (\n{lines}        ){keep or ','}\n    )"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
