@@ -21,6 +21,7 @@ from .output import check_json_file as _check_writable
 from .output import json_option
 from .output import show as _print
 from .output import write_json as _write_json
+from .reports.command_export import export_command
 from .reports.command_keys import keys
 from .spec import PRESETS, WORKLOADS
 
@@ -417,6 +418,9 @@ def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -
 
 
 cli.add_command(keys)
+
+
+cli.add_command(export_command)
 
 
 # --- output ----------------------------------------------------------------------------------
