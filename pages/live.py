@@ -100,10 +100,8 @@ def _standing(found: Snapshot, board: list[progress.GridCell], done: int, total:
     expected = forecast(row.spec, speed(get_store(), what))
     left = progress.seconds_left(row.spec, board, found.cells, expected.seconds)
     spent = progress.elapsed_s(found.events, time.time())
-    return (
-        f"Measuring {what}: {done} of {total} cells, {duration(spent)} so far, "
-        f"about {duration(left)} left (estimated)."
-    )
+    still = "" if left is None else f", about {duration(left)} left (estimated)"
+    return f"Measuring {what}: {done} of {total} cells, {duration(spent)} so far{still}."
 
 
 def _ended(found: Snapshot) -> None:

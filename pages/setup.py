@@ -4,31 +4,33 @@ from typing import Any
 
 import streamlit as st
 
-from pages._parts import ask, chrome, markup
+from pages._parts import ask, chrome, markup, own
 from pages._parts.data import get_store, speed
 from pages._parts.safety import safe_to_recompute
 from pages._parts.words import GATE_MEANINGS, MB_NOTE, duration, literal, millions
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
-from recompute_core.spec import (
-    WORKLOADS,
-    CheckpointSettings,
-    GptSettings,
-    ReceiptsSettings,
-    StudySpec,
-    Thresholds,
-)
+from recompute_core.plans.anatomy import anatomy_of
+from recompute_core.settings import OURS, Anatomy, OwnSettings, ReceiptsSettings
+from recompute_core.spec import CheckpointSettings, StudySpec, Thresholds
 from recompute_core.studies.forecast import forecast
 from recompute_core.workloads.sizes import sizes_of
 
 _LENGTHS = {
     "gpt": ["64", "128", "256", "512", "768", "1024"],
     "receipts": ["128x64", "192x96", "256x128", "384x192"],
+    "hf": ["32", "64", "128", "256", "512"],
 }
 _FIRST_LENGTHS = {"gpt": ["128", "256"], "receipts": ["192x96"]}
-_BATCHES = {"gpt": ["1", "2", "4", "8", "16"], "receipts": ["4", "8", "16", "32"]}
+_BATCHES = {
+    "gpt": ["1", "2", "4", "8", "16"],
+    "receipts": ["4", "8", "16", "32"],
+    "hf": ["1", "2", "4", "8", "16"],
+    "timm": ["1", "2", "4", "8", "16"],
+}
 _FIRST_BATCH = {"gpt": ["4"], "receipts": ["16"]}
 _SIZES = {"gpt": ("blocks", "width", "heads", "vocab"), "receipts": ("blocks", "width", "heads")}
+_ANOTHER = "another model"
 
 
 def main() -> None:
@@ -38,6 +40,8 @@ def main() -> None:
         left, right = st.columns([1.1, 1], gap="large")
     with left:
         choices = _choices()
+    if choices is None:
+        return
     try:
         spec = ask.specification(choices)
     except InputError as error:
@@ -52,12 +56,21 @@ def main() -> None:
             _strip(spec)
 
 
-def _choices() -> ask.Choices:
+def _choices() -> ask.Choices | None:
+    """What the fields hold; None while another's model is not known."""
     workload = _workload()
     _drop_wild_numbers()
-    settings = _sizes(workload)
-    recipes, by_hand, curve = _plans(int(settings["blocks"]))
-    lengths, batches = _shapes(workload)
+    if workload == _ANOTHER:
+        found = own.chosen()
+        if found is None or found.anatomy is None:
+            return None
+        workload, settings = found.name, {"anatomy": found.anatomy}
+        anatomy, first = found.anatomy, found
+    else:
+        settings = _sizes(workload)
+        anatomy, first = anatomy_of(OURS[workload](blocks=settings["blocks"])), None
+    recipes, by_hand, curve = _plans(anatomy)
+    lengths, batches = _shapes(workload, first)
     thresholds = _thresholds()
     checkpoint, more, effort, precision = _advanced(workload)
     return ask.Choices(
@@ -86,7 +99,7 @@ def _workload() -> str:
     st.subheader("Workload", anchor=False)
     workload = st.segmented_control(
         "Workload",
-        list(WORKLOADS),
+        [*OURS, _ANOTHER],
         default="gpt",
         required=True,
         key="workload",
@@ -94,12 +107,15 @@ def _workload() -> str:
         label_visibility="collapsed",
     )
     name = workload or "gpt"
-    st.caption((WORKLOADS[name].__doc__ or "").strip())
+    st.caption((OURS[name].__doc__ or "").strip() if name in OURS else _ANOTHERS_CAPTION)
     return name
 
 
+_ANOTHERS_CAPTION = "A model of transformers or timm by name, or one that is registered on this server."
+
+
 def _sizes(workload: str) -> dict[str, Any]:
-    model = GptSettings if workload == "gpt" else ReceiptsSettings
+    model = OURS[workload]
     settings: dict[str, Any] = {}
     with st.expander("Model sizes"):
         fields = st.columns(len(_SIZES[workload]))
@@ -117,7 +133,7 @@ def _sizes(workload: str) -> dict[str, Any]:
     return settings
 
 
-def _plans(blocks: int) -> tuple[list[str], list[int], bool]:
+def _plans(anatomy: Anatomy) -> tuple[list[str], list[int], bool]:
     st.subheader("Plans", anchor=False)
     st.caption("Each is a candidate compared with plain, which is always measured.")
     recipes = st.pills(
@@ -142,7 +158,7 @@ def _plans(blocks: int) -> tuple[list[str], list[int], bool]:
     with left:
         by_hand = st.multiselect(
             "Blocks by hand",
-            [str(number) for number in range(blocks)],
+            [str(number) for number in range(anatomy.blocks)],
             key="by_hand",
             bind="query-params",
             placeholder="Choose blocks to recompute",
@@ -159,29 +175,37 @@ def _plans(blocks: int) -> tuple[list[str], list[int], bool]:
     return [*recipes, *finer], [int(number) for number in by_hand], curve
 
 
-def _shapes(workload: str) -> tuple[list[str], list[str]]:
+def _shapes(workload: str, own_sizes: OwnSettings | None) -> tuple[list[str], list[str]]:
+    """Lengths or photo shapes, and batch sizes, of what the workload has of them."""
+    known = ask.sizes_in(workload)
+    kind = own_sizes.kind if own_sizes else workload
+    lengths: list[str] = []
+    batches: list[str] = []
+    if not known:
+        return lengths, batches  # a factory brings its own batch
     st.subheader("Shapes", anchor=False)
     left, right = st.columns([1.2, 1])
-    with left:
-        lengths = st.multiselect(
-            "Sequence lengths (tokens)"
-            if workload == "gpt"
-            else "Photo shapes (height x width, pixels)",
-            _LENGTHS[workload],
-            default=_FIRST_LENGTHS[workload],
-            accept_new_options=True,
-            key=f"{workload}_lengths",
-            bind="query-params",
-            placeholder="Choose, or type your own",
-            help="Type a value of your own and press Enter.",
-        )
-    with right:
+    if known != ("batch",):
+        with left:
+            lengths = st.multiselect(
+                "Sequence lengths (tokens)"
+                if "seq_len" in known
+                else "Photo shapes (height x width, pixels)",
+                _LENGTHS[kind],
+                default=[str(own_sizes.seq_len)] if own_sizes else _FIRST_LENGTHS[kind],
+                accept_new_options=True,
+                key=f"{kind}_lengths",
+                bind="query-params",
+                placeholder="Choose, or type your own",
+                help="Type a value of your own and press Enter.",
+            )
+    with right if lengths else left:
         batches = st.multiselect(
             "Batch sizes",
-            _BATCHES[workload],
-            default=_FIRST_BATCH[workload],
+            _BATCHES[kind],
+            default=[str(own_sizes.batch)] if own_sizes else _FIRST_BATCH[kind],
             accept_new_options=True,
-            key=f"{workload}_batches",
+            key=f"{kind}_batches",
             bind="query-params",
             placeholder="Choose, or type your own",
             help="Every length is measured at every batch size.",
@@ -269,40 +293,42 @@ def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str]:
 def _preview(spec: StudySpec) -> None:
     st.subheader("What will be measured", anchor=False)
     sizes = sizes_of(spec.at(spec.shapes[-1]), spec.precision)
-    st.html(
-        markup.facts(
-            [
-                ("Parameters", f"{millions(sizes.parameters)}"),
-                ("State with gradients and AdamW", megabytes(sizes.state_bytes)),
-                ("Activations of one block, largest shape", megabytes(sizes.block_saved_bytes)),
-            ]
+    if sizes is not None:
+        st.html(
+            markup.facts(
+                [
+                    ("Parameters", f"{millions(sizes.parameters)}"),
+                    ("State with gradients and AdamW", megabytes(sizes.state_bytes)),
+                    ("Activations of one block, largest shape", megabytes(sizes.block_saved_bytes)),
+                ]
+            )
         )
-    )
-    st.html(markup.block_map(ask.saved_estimates(spec), spec.workload.blocks))
-    st.html(
-        markup.table(
-            [("Shape", False), ("Plain keeps (MB)", True), ("Plain's peak (MB)", True)],
-            ask.shape_estimates(spec),
+    st.html(markup.block_map(ask.saved_estimates(spec), anatomy_of(spec.workload).blocks))
+    if sizes is not None:
+        st.html(
+            markup.table(
+                [("Shape", False), ("Plain keeps (MB)", True), ("Plain's peak (MB)", True)],
+                ask.shape_estimates(spec),
+            )
         )
+    told = (
+        "All figures here are estimated; –: not estimated yet."
+        if sizes is not None
+        else "Another's model is not estimated here; the command `estimate` does it."
     )
-    st.caption(
-        "Filled: recomputed. Half: recomputed in part. Hollow: kept. All figures here are estimated; "
-        f"–: not estimated yet. {MB_NOTE}"
-    )
+    st.caption(f"Filled: recomputed. Half: recomputed in part. Hollow: kept. {told} {MB_NOTE}")
 
 
 def _strip(spec: StudySpec) -> None:
     expected = forecast(spec, speed(get_store(), spec.workload.name))
+    known = [("Cells", f"{expected.cells:,}")]
+    if expected.seconds is not None and expected.peak_bytes is not None:
+        known += [
+            ("Duration, estimated", f"about {duration(expected.seconds)}"),
+            ("Memory, estimated", f"about {megabytes(expected.peak_bytes)} at most"),
+        ]
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.html(
-            markup.facts(
-                [
-                    ("Cells", f"{expected.cells:,}"),
-                    ("Duration, estimated", f"about {duration(expected.seconds)}"),
-                    ("Memory, estimated", f"about {megabytes(expected.peak_bytes)} at most"),
-                ]
-            ),
-        )
+        st.html(markup.facts(known))
         pressed = st.button(
             "Declare thresholds and launch", type="primary", key="launch", help=expected.basis
         )

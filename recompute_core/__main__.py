@@ -23,7 +23,8 @@ from .output import show as _print
 from .output import write_json as _write_json
 from .reports.command_export import export_command
 from .reports.command_keys import keys
-from .spec import PRESETS, WORKLOADS
+from .settings import OURS
+from .spec import PRESETS
 
 if TYPE_CHECKING:
     from .planning import Wish
@@ -50,12 +51,18 @@ def cli() -> None:
     metavar="WHAT",
     help="blocks: recompute 0, 1, 2 … all blocks. seq_len=128,256: one shape a value.",
 )
+@click.option(
+    "--workload",
+    metavar="NAME",
+    help="A model: gpt, receipts, hf:CONFIG, timm:MODEL, a registered name or package.module:function.",
+)
 @set_option
 @json_option
 def study(
     file: Path | None,
     preset_name: str | None,
     sweeps: tuple[str, ...],
+    workload: str | None,
     settings: tuple[str, ...],
     json_file: str | None,
 ) -> None:
@@ -64,11 +71,10 @@ def study(
     from .studies.admission import admit
     from .studies.store import Store
 
-    spec = asked(preset_name, file, settings, sweeps)
+    spec = asked(preset_name, file, settings, sweeps, workload)
     store = Store()
-    admit(spec, store.home)
     _check_writable(json_file)
-    study_id = store.create(spec)
+    study_id = store.create(admit(spec, store.home))
     _drive(store, study_id, store.claim(study_id), json_file)
 
 
@@ -153,10 +159,10 @@ def workloads(json_file: str | None) -> None:
             for field, info in model.model_fields.items()
             if field != "name"
         }
-        for name, model in WORKLOADS.items()
+        for name, model in OURS.items()
     }
     if json_file != "-":
-        for name, model in WORKLOADS.items():
+        for name, model in OURS.items():
             table = Table(title=f"{name}: {model.__doc__}", title_justify="left", expand=False)
             table.add_column("setting")
             table.add_column("default", justify="right")
@@ -206,14 +212,14 @@ def legality(
     a name of your own, from RECOMPUTE_WORKLOADS (name=package.module:function, and commas) or from
     the entry points recompute_workloads.
     """
-    from .asking import asked_check
+    from .asking import asked_workload
     from .studies.admission import admit
     from .studies.store import home_folder
     from .workloads.registered import resolve
 
     name = resolve(workload, factory)
-    spec = asked_check(name, settings)
-    if name in WORKLOADS:
+    spec = asked_workload(name, settings)
+    if name in OURS:
         admit(spec, home_folder())
     _check_writable(json_file)
 
@@ -221,8 +227,8 @@ def legality(
     from .terminal import photo_progress, safety_table, steps_progress
 
     with photo_progress() as photos:
-        own = own_model(name, spec, photos)
-    autocast = None if name in WORKLOADS or spec.precision == "float32" else spec.precision
+        own = own_model(spec, photos)
+    autocast = None if name in OURS or spec.precision == "float32" else spec.precision
     with _ending_at_once(), steps_progress() as listener:
         found = check(own, spec, blocks, autocast, listener)
     if json_file != "-":
@@ -356,10 +362,11 @@ def estimate(
     from . import estimating
     from .asking import asked_workload
     from .plans.custom import check_custom_plans
+    from .studies.looking import looked_up
     from .terminal import estimates_table, fit_table
 
     others = tuple(name for name in names if name != "none")
-    spec = asked_workload(workload, settings, others)
+    spec = looked_up(asked_workload(workload, settings, others))
     check_custom_plans(spec)
     if len(spec.shapes) > 1:
         raise InputError("--set shapes: an estimate is of one shape; set its sizes as workload.seq_len")
@@ -417,10 +424,8 @@ def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -
     sys.exit(EXIT_CODES[verdict["verdict"]])
 
 
-cli.add_command(keys)
-
-
 cli.add_command(export_command)
+cli.add_command(keys)
 
 
 # --- output ----------------------------------------------------------------------------------

@@ -6,18 +6,34 @@ from typing import Any
 import yaml
 
 from .errors import InputError
+from .plans.anatomy import anatomy_of
 from .plans.names import first_blocks
-from .spec import WORKLOADS, StudySpec, parse_spec, preset
+from .spec import StudySpec, parse_spec, preset
+from .studies.looking import looked_up
+from .workloads.registered import resolve, resolve_any
 
 
 def asked(
-    preset_name: str | None, file: Path | None, settings: tuple[str, ...], sweeps: tuple[str, ...]
+    preset_name: str | None,
+    file: Path | None,
+    settings: tuple[str, ...],
+    sweeps: tuple[str, ...],
+    workload_name: str | None = None,
 ) -> StudySpec:
     """The specification that a command line asks for; raises InputError with one line."""
-    if (preset_name is None) == (file is None):
+    if preset_name is not None and file is not None:
         raise InputError("give either --preset NAME or a file SPEC.yaml")
-    raw = preset(preset_name) if preset_name is not None else read_yaml(file or Path())
-    origin = f"preset {preset_name}" if preset_name else str(file)
+    if preset_name is None and file is None and workload_name is None:
+        raise InputError("give --preset NAME, a file SPEC.yaml or --workload NAME")
+    raw: dict[str, Any] = {}
+    origin = "the command line"
+    if file is not None:
+        raw, origin = read_yaml(file), str(file)
+    elif preset_name is not None:
+        raw, origin = preset(preset_name), f"preset {preset_name}"
+    if workload_name is not None:
+        raw["workload"] = resolve_any(workload_name)
+        raw.pop("shapes", None)  # they are sizes of another model
     for assignment in settings:
         assign(raw, assignment)
     for sweep in sweeps:
@@ -33,30 +49,10 @@ def asked(
 
 def asked_workload(workload: str, settings: tuple[str, ...], plans: tuple[str, ...] = ()) -> StudySpec:
     """The specification of a command that is given a workload and `--set`; raises InputError."""
-    raw: dict[str, Any] = {"workload": workload}
+    raw: dict[str, Any] = {"workload": resolve(workload, None)}
     for assignment in settings:
         assign(raw, assignment)
     return parse_spec(raw | ({"plans": list(plans)} if plans else {}), "the command line")
-
-
-CHECK_SETTINGS = ("checkpoint", "precision", "seed", "device", "threads")
-"""What of a specification a check of somebody's own model heeds."""
-
-
-def asked_check(name: str, settings: tuple[str, ...]) -> StudySpec:
-    """The specification of a check: a workload's of ours, or for another model what it heeds of one."""
-    if name in WORKLOADS:
-        return asked_workload(name, settings)
-    raw: dict[str, Any] = {}
-    for assignment in settings:
-        assign(raw, assignment)
-    strange = next((key for key in raw if key not in CHECK_SETTINGS), None)
-    if strange is not None:
-        raise InputError(
-            f"--set {strange}: {name} takes {', '.join(CHECK_SETTINGS)}; settings of a model of hf: or "
-            "timm: are in its name, ?setting=value"
-        )
-    return parse_spec(raw, "the command line")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -129,7 +125,8 @@ def _sweep(raw: dict[str, Any], sweep: str, origin: str) -> None:
     """`blocks`: the selective curve. `size=a,b,c`: one shape for each value."""
     size, equals, text = sweep.partition("=")
     if sweep == "blocks":
-        raw["plans"] = list(first_blocks(parse_spec(raw, origin).workload.blocks))
+        workload = looked_up(parse_spec(raw, origin)).workload
+        raw["plans"] = list(first_blocks(anatomy_of(workload).blocks))
         raw.pop("custom_plans", None)
     elif equals and text:
         raw["shapes"] = [{size: _yaml(value, f"--sweep {sweep}")} for value in text.split(",")]

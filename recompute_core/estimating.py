@@ -18,22 +18,13 @@ from .gates import megabytes
 from .plans.names import Regions, plan_hash, regions_of
 from .processes import end_with_parent
 from .results import Estimate
-from .spec import (
-    CheckpointSettings,
-    GptSettings,
-    OptimizerSettings,
-    Precision,
-    ReceiptsSettings,
-    StudySpec,
-    explain,
-    size_fields,
-)
+from .settings import Settings, size_fields
+from .spec import CheckpointSettings, OptimizerSettings, Precision, StudySpec, explain
 
 if TYPE_CHECKING:
     from .meters.estimate import FakeUpdate
 
 T = TypeVar("T")
-Settings = GptSettings | ReceiptsSettings
 Field = Literal["seq_len", "batch"]
 
 LIMITS: dict[Field, int] = {"seq_len": 1_048_576, "batch": 65_536}
@@ -135,10 +126,11 @@ def _diagnosis(spec: StudySpec, plain: Estimate) -> str:
 def _largest_part(spec: StudySpec, plain: Estimate) -> tuple[str, int]:
     """The largest part of the peak that recomputing blocks leaves as it is, in words and in bytes."""
     outside = {"gpt": "embedding, head, logits and loss", "receipts": "stem, head and loss"}
+    what = outside.get(spec.workload.name, "embeddings, head and loss")
     parts = plain.parts
     return max(
         ("state (parameters, gradients, AdamW's moments)", parts.state),
-        (f"made outside the blocks ({outside[spec.workload.name]})", parts.outside),
+        (f"made outside the blocks ({what})", parts.outside),
         ("gradients on their way through backward", parts.backward),
         ("temporaries of the optimizer's step", parts.optimizer),
         key=lambda part: part[1],
@@ -148,7 +140,7 @@ def _largest_part(spec: StudySpec, plain: Estimate) -> tuple[str, int]:
 def _remedies(spec: StudySpec, shape: dict[str, int], plain: Estimate) -> list[str]:
     settings, parts = spec.at(shape), plain.parts
     found = []
-    if settings.batch > 1:
+    if settings.batch is not None and settings.batch > 1:
         half = {**shape, "batch": settings.batch // 2}
         peak = estimate(spec, half, "none").peak_bytes
         found.append(
@@ -185,7 +177,7 @@ def largest(spec: StudySpec, plan: str, field: Field, budget_bytes: int) -> tupl
     Raises InputError for a plan or a size that cannot be.
     """
     settings = spec.at(spec.shapes[0])
-    if not hasattr(settings, field):
+    if field not in size_fields(settings):
         raise InputError(f"{settings.name} has no {field}")
     regions = regions_of(spec, plan)
 
@@ -257,7 +249,7 @@ def _last_at_most(sizes: Sequence[int], size: int) -> int:
 
 def fit_field(spec: StudySpec) -> Field:
     """The size that a budget is spent on: the sequence length where the workload has one."""
-    return "seq_len" if spec.workload.name == "gpt" else "batch"
+    return "seq_len" if "seq_len" in size_fields(spec.workload) else "batch"
 
 
 def document(
@@ -272,7 +264,7 @@ def document(
     return {
         "schema": "recompute-estimate/1",
         "workload": settings.model_dump(mode="json"),
-        "shape": {name: getattr(settings, name) for name in size_fields(settings.name)},
+        "shape": {name: getattr(settings, name) for name in size_fields(settings)},
         "precision": spec.precision,
         "estimates": [
             {

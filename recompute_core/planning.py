@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from .errors import InputError
 from .gates import megabytes
-from .plans.anatomy import Anatomy, anatomy_of
+from .plans.anatomy import anatomy_of
 from .plans.names import RECIPES, Regions, named_regions, plan_hash
 from .results import (
     BlockLegality,
@@ -25,7 +25,8 @@ from .results import (
     Refused,
     StudyResult,
 )
-from .spec import StudySpec, TimingSettings, WorkloadSettings, shape_key
+from .settings import Anatomy, GptSettings, OwnSettings, ReceiptsSettings, WorkloadSettings, shape_key
+from .spec import StudySpec, TimingSettings
 from .studies.admission import check_memory
 from .studies.driver import Listener, unheard
 
@@ -74,6 +75,10 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
     if pick_device(spec.device).type != "cpu":
         raise InputError("plan speaks for the CPU's kernels alone; add --set device=cpu")
     settings = spec.at(spec.shapes[0])
+    if isinstance(settings, OwnSettings):
+        raise InputError(
+            f"plan searches gpt and receipts; for {settings.name} run a study of the named plans"
+        )
     timed = settings.model_copy(update={"blocks": min(settings.blocks, 2)})
     check_memory(spec.model_copy(update={"workload": timed, "shapes": ({},)}))
     build = partial(_build, spec, settings)
@@ -111,7 +116,7 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
     )
 
 
-def _build(spec: StudySpec, settings: WorkloadSettings, blocks: int) -> "Job":
+def _build(spec: StudySpec, settings: GptSettings | ReceiptsSettings, blocks: int) -> "Job":
     from .workloads import build_blank
     from .workloads.device import cast
 
@@ -200,7 +205,7 @@ def _in_first(anatomy: Anatomy, regions: Regions) -> list[str]:
 
     def moved(name: str) -> str:
         block = next((b for b in anatomy.names if f"{name}.".startswith(f"{b}.")), None)
-        return name if block is None else anatomy.block(0) + name.removeprefix(block)
+        return name if block is None else anatomy.names[0] + name.removeprefix(block)
 
     return [moved(name) for region in regions for name in region.modules]
 

@@ -48,8 +48,9 @@ class Reference(Record):
     """Forward calls of each block in one plain update, by FQN."""
     flops: int
     """Floating-point operations of one plain update, forward and backward."""
-    envelope_flops: int
-    """6 x parameters x tokens: the usual envelope, which counts no recomputation."""
+    envelope_flops: int | None
+    """6 x parameters x tokens: the usual envelope, which counts no recomputation; None where nobody says
+    how many positions a parameter sees."""
     blocks: tuple[str, ...]
     """FQNs of the candidate blocks, in the order of forward."""
 
@@ -535,7 +536,7 @@ class Measured(_Candidate):
     parity: ParityPassed
     memory: MemoryPair
     timing: Timing
-    flops: dict[Literal["plain", "candidate", "envelope"], int]
+    flops: dict[Literal["plain", "candidate", "envelope"], int | None]
     block_calls: dict[Literal["plain", "candidate"], dict[str, int]]
 
 

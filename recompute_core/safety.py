@@ -17,16 +17,17 @@ from torch.utils._pytree import tree_map
 from .checks.blocks import check_blocks
 from .checks.causes import listed
 from .checks.report import BlockReport
-from .checks.step import by_name, called_with, fresh
+from .checks.step import by_name, fresh
 from .errors import InputError
 from .meters.modules import Seen, watch_forward
+from .settings import OwnSettings
 from .spec import StudySpec
 from .studies.store import home_folder
 from .workloads import Progress, build, prepare
 from .workloads.device import cast, is_out_of_memory, move, pick_device
-from .workloads.job import Job
-from .workloads.own import OwnModel, default_loss, from_factory, own_loss
-from .workloads.registered import Named
+from .workloads.job import Job, called_with
+from .workloads.others import model_of
+from .workloads.own import OwnModel, default_loss, own_loss
 from .workloads.stacks import repeated
 from .workloads.update import seed_everything
 
@@ -74,21 +75,16 @@ class Safety:
         ]
 
 
-def own_model(name: Named, spec: StudySpec, photos: Progress) -> OwnModel:
-    """What `registered.resolve` has named; `photos` is told how far the receipts' photos are."""
+def own_model(spec: StudySpec, photos: Progress) -> OwnModel:
+    """The workload of `spec`; `photos` is told how far the receipts' photos are."""
     if spec.threads:
         torch.set_num_threads(spec.threads)
     device = pick_device(spec.device)
-    if name.kind == "ours":
-        prepare(spec.workload, home_folder(), photos)
-        job = cast(build(spec.workload, spec.seed, home_folder()), spec.precision)
-        return of_job(move(job, device))
-    if name.kind == "factory":
-        return from_factory(name)
-    from .workloads.hf import hf_model
-    from .workloads.timm import timm_model
-
-    return (hf_model if name.startswith("hf:") else timm_model)(name, spec.seed, device)
+    if isinstance(spec.workload, OwnSettings):
+        return model_of(spec.workload, spec.seed, device, for_a_check=True)
+    prepare(spec.workload, home_folder(), photos)
+    job = cast(build(spec.workload, spec.seed, home_folder()), spec.precision)
+    return of_job(move(job, device))
 
 
 def of_job(job: Job) -> OwnModel:

@@ -1,8 +1,7 @@
 """What is asked: the specification of a study, checked where each setting is declared.
 
-Every setting's one-line docstring is its help text on the command line and its tooltip in the
-browser. Nothing here imports torch. Names of plans are checked when a study is admitted
-(`studies.admission`), where the model's blocks are known.
+What a workload's own settings are is in `settings`. Nothing here imports torch. Names of plans are
+checked when a study is admitted (`studies.admission`), where the model's blocks are known.
 """
 
 import hashlib
@@ -11,8 +10,6 @@ import math
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -20,90 +17,20 @@ from pydantic import (
 )
 
 from .errors import InputError
+from .settings import (
+    OTHERS,
+    OURS,
+    Fqn,
+    Frozen,
+    GptSettings,
+    Settings,
+    WorkloadSettings,
+    is_own,
+    size_fields,
+)
 
-Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
 Precision = Literal["float32", "bfloat16"]
-
-
-class Frozen(BaseModel):
-    """A record that is checked once and never changes."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _truth_is_no_number(cls, raw: Any) -> Any:
-        for name, value in raw.items() if isinstance(raw, dict) else ():
-            field = cls.model_fields.get(name) if isinstance(name, str) else None
-            if isinstance(value, bool) and field is not None and field.annotation is not bool:
-                raise ValueError(f".{name}: expected a value, got {str(value).lower()}")
-        return raw
-
-
-class GptSettings(Frozen):
-    """A pre-norm GPT (RMSNorm, RoPE, SwiGLU, tied head) on seeded token ids."""
-
-    name: Literal["gpt"] = "gpt"
-    blocks: Annotated[int, Field(ge=1, le=1024)] = 6
-    """Transformer blocks."""
-    width: Positive = 256
-    """Model width; a multiple of twice the number of heads."""
-    heads: Positive = 8
-    """Attention heads."""
-    vocab: Annotated[int, Field(ge=2, le=2**31 - 1)] = 65
-    """Vocabulary size."""
-    seq_len: Positive = 512
-    """Tokens in a sequence."""
-    batch: Positive = 8
-    """Sequences in a batch."""
-
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> "GptSettings":
-        if self.width % (2 * self.heads):
-            raise ValueError(
-                f"width {self.width} must be a multiple of {2 * self.heads}, twice the number of heads"
-            )
-        return self
-
-
-class ReceiptsSettings(Frozen):
-    """A receipt-quality encoder: a convolutional stem and transformer blocks on grey photos."""
-
-    name: Literal["receipts"] = "receipts"
-    blocks: Annotated[int, Field(ge=1, le=1024)] = 6
-    """Transformer blocks."""
-    width: Positive = 192
-    """Model width; a multiple of the number of heads."""
-    heads: Positive = 6
-    """Attention heads."""
-    height: Annotated[int, Field(ge=32, le=4096, multiple_of=16)] = 192
-    """Photo height in pixels; a multiple of 16."""
-    image_width: Annotated[int, Field(ge=32, le=4096, multiple_of=16)] = 96
-    """Photo width in pixels; a multiple of 16."""
-    batch: Positive = 16
-    """Photos in the fixed labelled batch."""
-    norm: Literal["layer", "batch"] = "layer"
-    """Normalisation inside the blocks: layer or batch."""
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Dropout probability inside the blocks."""
-    images: str | None = None
-    """Folder with a manifest.csv or manifest.parquet of your own photos; empty for the rendered set."""
-
-    @model_validator(mode="after")
-    def _heads_divide_width(self) -> "ReceiptsSettings":
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} must be a multiple of the {self.heads} heads")
-        return self
-
-
-WorkloadSettings = Annotated[GptSettings | ReceiptsSettings, Field(discriminator="name")]
-WORKLOADS: dict[str, type[GptSettings] | type[ReceiptsSettings]] = {
-    "gpt": GptSettings,
-    "receipts": ReceiptsSettings,
-}
 
 
 class Thresholds(Frozen):
@@ -130,7 +57,6 @@ class CheckpointSettings(Frozen):
     """`preserve` replays a block under the random state of its first forward; `ignore` does not."""
 
 
-Fqn = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^.\s]+(\.[^.\s]+)*$")]
 Op = Annotated[str, Field(max_length=200, pattern=r"^\w+\.\w+\.\w+(:(even|odd|\d+(,\d+)*))?$")]
 
 
@@ -184,7 +110,9 @@ class StudySpec(Frozen):
     """Sizes that override the workload's, one mapping a shape: lengths, image shapes or batches."""
     plans: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)] = ("every-block",)
     """Plans compared with plain, by name."""
-    custom_plans: Annotated[dict[PlanName, tuple[Region, ...]], Field(max_length=64)] = {}
+    custom_plans: Annotated[dict[PlanName, tuple[Region, ...]], Field(max_length=64)] = Field(
+        default_factory=dict
+    )
     """Plans given as data, by the name that `plans` calls them: regions, outer before inner."""
     thresholds: Thresholds = Thresholds()
     """The gates, declared before the run."""
@@ -212,9 +140,11 @@ class StudySpec(Frozen):
             value = {"name": value}
         if isinstance(value, dict):
             name = value.get("name", "gpt")
-            if not isinstance(name, str) or name not in WORKLOADS:
-                raise ValueError(f"unknown workload {_cut(name)}; known: {', '.join(WORKLOADS)}")
+            if not isinstance(name, str) or not (name in OURS or is_own(name)):
+                raise ValueError(f"unknown workload {_cut(name)}; known: {', '.join(OURS)}, {OTHERS}")
             return {"name": name, **value}
+        if not isinstance(value, Frozen):
+            raise ValueError(f": expected a workload's name or its settings, got {_cut(value)}")
         return value
 
     @field_validator("shapes", mode="before")
@@ -237,13 +167,13 @@ class StudySpec(Frozen):
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> "StudySpec":
-        sized = [size_fields(self.workload.name)] * len(self.shapes)
+        sized = [size_fields(self.workload)] * len(self.shapes)
         for index, (shape, known) in enumerate(zip(self.shapes, sized, strict=True)):
             for name in shape:
                 if name not in known:
                     raise ValueError(
                         f"shapes[{index}]: {self.workload.name} has no size {name!r}; "
-                        f"it has {', '.join(known)}"
+                        f"it has {', '.join(known) or 'none'}"
                     )
             try:
                 self.at(shape)
@@ -255,28 +185,13 @@ class StudySpec(Frozen):
             raise ValueError("shapes: two of them are the same")
         return self
 
-    def at(self, shape: dict[str, int]) -> GptSettings | ReceiptsSettings:
+    def at(self, shape: dict[str, int]) -> Settings:
         """The workload's settings with the sizes of `shape`."""
         return type(self.workload).model_validate({**self.workload.model_dump(), **shape})
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of the whole specification, thresholds included."""
         return digest_of(self.model_dump(mode="json"))
-
-
-def size_fields(workload: str) -> tuple[str, ...]:
-    """The settings of a workload that a shape may override."""
-    return {
-        "gpt": ("seq_len", "batch"),
-        "receipts": ("height", "image_width", "batch"),
-    }[workload]
-
-
-def shape_key(settings: GptSettings | ReceiptsSettings) -> str:
-    """A short name of a shape, the same everywhere: `T=512 B=8` or `192x96 B=16`."""
-    if isinstance(settings, GptSettings):
-        return f"T={settings.seq_len} B={settings.batch}"
-    return f"{settings.height}x{settings.image_width} B={settings.batch}"
 
 
 def digest_of(value: Any) -> str:

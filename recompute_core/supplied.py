@@ -9,7 +9,8 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from .errors import InputError
 from .gates import MemoryRun, release_failures
-from .spec import Frozen, Thresholds, explain
+from .settings import Frozen
+from .spec import Thresholds, explain
 
 
 class SuppliedRun(Frozen):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from recompute_core.errors import InputError
 from recompute_core.gates import in_mb
-from recompute_core.plans.anatomy import Anatomy, anatomy_of
+from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import (
     RECIPES,
     Regions,
@@ -17,8 +17,9 @@ from recompute_core.plans.names import (
     regions_of,
     touched_blocks,
 )
-from recompute_core.spec import StudySpec, parse_spec, shape_key
-from recompute_core.workloads.sizes import sizes_of
+from recompute_core.settings import OURS, Anatomy, GptSettings, OwnSettings, shape_key, size_fields
+from recompute_core.spec import StudySpec, parse_spec
+from recompute_core.workloads.sizes import Sizes, sizes_of
 
 BlockState = Literal["recomputed", "partly", "kept"]
 """What a plan does to a block: recomputes it whole, recomputes some of it, or keeps its activations."""
@@ -36,8 +37,9 @@ def is_plain_blocks(regions: Regions, anatomy: Anatomy) -> bool:
 
 
 _RECIPES = tuple(recipe.name for recipe in RECIPES if recipe.name != "none")
+_TYPICAL = anatomy_of(GptSettings(blocks=8))
 BLOCK_RECIPES = tuple(
-    name for name in _RECIPES if is_plain_blocks(named_regions(name, Anatomy(8)), Anatomy(8))
+    name for name in _RECIPES if is_plain_blocks(named_regions(name, _TYPICAL), _TYPICAL)
 )
 FINER_RECIPES = tuple(name for name in _RECIPES if name not in BLOCK_RECIPES)
 """Recipes below the level of blocks: parts of them, or blocks of which something is kept."""
@@ -55,7 +57,7 @@ class Choices:
 
     workload: str
     settings: dict[str, Any]
-    """The model's sizes, without those a shape sets."""
+    """The model's own, without the sizes that a shape sets."""
     lengths: Sequence[str]
     """Sequence lengths, or photo shapes such as `192x96`."""
     batches: Sequence[str]
@@ -86,28 +88,45 @@ def specification(choices: Choices) -> StudySpec:
 
 def plans(choices: Choices) -> list[str]:
     """Every chosen plan, those that recompute the same only once."""
-    blocks = int(choices.settings["blocks"])
+    anatomy = _anatomy(choices)
     named = list(choices.recipes)
     if choices.by_hand:
         named.append("blocks:" + ",".join(str(number) for number in sorted(choices.by_hand)))
     if choices.curve:
-        named += first_blocks(blocks)
+        named += first_blocks(anatomy.blocks)
     if not named:
         raise InputError("Plans: choose at least one plan, blocks by hand, or the selective curve")
     different: dict[Regions, str] = {}
     for name in named:
-        different.setdefault(named_regions(name, Anatomy(blocks)), name)
+        different.setdefault(named_regions(name, anatomy), name)
     return list(different.values())
 
 
 def shapes(choices: Choices) -> list[dict[str, int]]:
-    """Every length or photo shape at every batch size."""
+    """Every length or photo shape at every batch size, of the sizes that the workload has."""
+    known = sizes_in(choices.workload)
+    if not known:
+        return [{}]
     batches = whole_numbers("Batch sizes", choices.batches)
-    if choices.workload == "gpt":
+    if known == ("batch",):
+        return [{"batch": b} for b in batches]
+    if "seq_len" in known:
         lengths = whole_numbers("Sequence lengths", choices.lengths)
         return [{"seq_len": n, "batch": b} for n, b in product(lengths, batches)]
     photos = [_photo(text) for text in _given("Photo shapes", choices.lengths)]
     return [{"height": h, "image_width": w, "batch": b} for (h, w), b in product(photos, batches)]
+
+
+def sizes_in(workload: str) -> tuple[str, ...]:
+    """The sizes that a shape of this workload has."""
+    return size_fields(OURS[workload]() if workload in OURS else OwnSettings(name=workload))
+
+
+def _anatomy(choices: Choices) -> Anatomy:
+    if choices.workload in OURS:
+        return anatomy_of(OURS[choices.workload](blocks=int(choices.settings["blocks"])))
+    found: Anatomy = choices.settings["anatomy"]
+    return found
 
 
 def is_wild(text: str) -> bool:
@@ -155,15 +174,20 @@ def saved_estimates(spec: StudySpec) -> list[tuple[str, list[BlockState], str]]:
     Plain comes first. The closed form knows whole blocks only; finer plans have no figure here.
     """
     anatomy = anatomy_of(spec.workload)
-    every = [sizes_of(spec.at(shape), spec.precision) for shape in spec.shapes]
-    sizes = max(every, key=lambda s: s.saved_bytes)
+    sizes = largest_sizes(spec)
     rows = []
     for plan in ("none", *spec.plans):
         regions = regions_of(spec, plan)
         known = is_plain_blocks(regions, anatomy)
-        saved = in_mb(sizes.saved_with(len(regions))) if known else "–"
+        saved = in_mb(sizes.saved_with(len(regions))) if sizes and known else "–"
         rows.append((plan, block_states(regions, anatomy), saved))
     return rows
+
+
+def largest_sizes(spec: StudySpec) -> Sizes | None:
+    """The estimated sizes of the largest shape; None for somebody's own model."""
+    every = [sizes_of(spec.at(shape), spec.precision) for shape in spec.shapes]
+    return max(filter(None, every), key=lambda s: s.saved_bytes, default=None)
 
 
 def block_states(regions: Regions, anatomy: Anatomy) -> list[BlockState]:
@@ -180,11 +204,6 @@ def shape_estimates(spec: StudySpec) -> list[list[str]]:
     rows = []
     for shape in spec.shapes:
         sizes = sizes_of(spec.at(shape), spec.precision)
-        rows.append(
-            [
-                shape_key(spec.at(shape)),
-                in_mb(sizes.saved_bytes),
-                in_mb(sizes.plain_peak_bytes),
-            ]
-        )
+        figures = (sizes.saved_bytes, sizes.plain_peak_bytes) if sizes else ()
+        rows.append([shape_key(spec.at(shape)), *(map(in_mb, figures) if figures else ("–", "–"))])
     return rows

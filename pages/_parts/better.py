@@ -7,6 +7,7 @@ import streamlit as st
 from recompute_core.errors import InputError, StoreError
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import PlanPoint, PlanResult, StudyResult
+from recompute_core.settings import OwnSettings
 from recompute_core.studies.searching import (
     Failed,
     Progress,
@@ -71,6 +72,9 @@ def better_plans(snapshot: Snapshot, result: StudyResult, shape: str, state: Sea
     st.subheader("Better plans", anchor=False)
     if isinstance(state, Failed):
         st.error(literal(f"The last search at {shape} failed: {state.why}"))
+    if isinstance(snapshot.row.spec.workload, OwnSettings):
+        st.caption("The search knows gpt and receipts; of another model the named plans are measured.")
+        return
     answer = answer_in(state)
     if answer is not None:
         _answered(snapshot, result, answer)

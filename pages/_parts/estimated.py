@@ -8,7 +8,8 @@ from recompute_core.errors import InputError
 from recompute_core.estimating import Field, fit_field
 from recompute_core.estimator import Estimator
 from recompute_core.results import Estimate, StudyResult
-from recompute_core.spec import StudySpec, shape_key
+from recompute_core.settings import shape_key
+from recompute_core.spec import StudySpec
 
 from . import beyond, markup
 from .data import Snapshot

@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from recompute_core.gates import in_mb, megabytes
 from recompute_core.planning import measured, study_of
-from recompute_core.plans.anatomy import Anatomy
 from recompute_core.results import PlanPoint, PlanResult, StudyResult
+from recompute_core.settings import Anatomy
 from recompute_core.spec import StudySpec
 from recompute_core.studies.searching import at_shape
 from recompute_core.studies.store import Cell

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from recompute_core.plans.anatomy import Anatomy
 from recompute_core.plans.names import ATTENTION, MATMULS, Regions
+from recompute_core.settings import Anatomy
 from recompute_core.spec import Region
 
 from .words import count
@@ -64,16 +64,25 @@ class Row:
 
 def plan_map(regions: Regions, anatomy: Anatomy) -> tuple[Row, ...]:
     """What a plan does to each part of each block, in the order of forward."""
-    first, second = anatomy.norms
-    parts = (first, anatomy.attention, second, anatomy.mlp)
+    parts = _in_order(anatomy) or ("",)
     return tuple(
         Row(block, tuple(_cell(regions, block, part, anatomy) for part in parts), _place(regions, block))
         for block in anatomy.names
     )
 
 
+def _in_order(anatomy: Anatomy) -> tuple[str, ...]:
+    """The parts of a block; of pre-norm ones each norm before what it norms."""
+    rest = tuple(filter(None, (anatomy.attention, anatomy.mlp)))
+    if len(anatomy.norms) != len(rest):
+        return (*anatomy.norms, *rest)
+    return tuple(name for pair in zip(anatomy.norms, rest, strict=True) for name in pair)
+
+
 def _cell(regions: Regions, block: str, part: str, anatomy: Anatomy) -> Cell:
-    name = f"{block}.{part}"
+    """A part's cell; an empty part is the whole block."""
+    name = f"{block}.{part}" if part else block
+    part = part or "whole block"
     around = [region for region in regions if any(_holds(m, name) for m in region.modules)]
     keep = tuple(
         dict.fromkeys(

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 from recompute_core.results import Judged, Measured, Proven, Refused, StudyResult, Verdict
-from recompute_core.spec import StudySpec, shape_key
+from recompute_core.settings import shape_key, size_fields
+from recompute_core.spec import StudySpec
 from recompute_core.studies.findings import finding
 from recompute_core.studies.flow import PLAIN
 from recompute_core.studies.store import Cell, Event, Phase
@@ -160,11 +162,23 @@ _WORK: dict[Phase, float] = {
 }
 
 
+def _teraflops(spec: StudySpec, shape: dict[str, int]) -> float:
+    """Of a plain update; for somebody's own model its positions stand in, of which shapes differ in."""
+    settings = spec.at(shape)
+    sizes = sizes_of(settings)
+    if sizes is not None:
+        return sizes.flops / 1e12
+    return prod(getattr(settings, name) for name in size_fields(settings)) / 1e4
+
+
 def seconds_left(
-    spec: StudySpec, board: Sequence[GridCell], cells: Sequence[Cell], forecast_s: float
-) -> float:
-    """An estimate: from the forecast at first, more and more from the seconds of finished cells."""
-    work = {shape_key(spec.at(shape)): sizes_of(spec.at(shape)).flops / 1e12 for shape in spec.shapes}
+    spec: StudySpec, board: Sequence[GridCell], cells: Sequence[Cell], forecast_s: float | None
+) -> float | None:
+    """An estimate: from the forecast at first, more and more from the seconds of finished cells.
+
+    None where there is no forecast and no cell is finished yet.
+    """
+    work = {shape_key(spec.at(shape)): _teraflops(spec, shape) for shape in spec.shapes}
 
     def effort(shape: str, phase: Phase) -> float:
         share = _WORK.get(phase, 2.3 * spec.timing.min_pairs)
@@ -182,7 +196,11 @@ def seconds_left(
         return 0.0
     # The first cells tell little: the more is done, the more what was measured counts.
     share = done / (done + still)
+    if forecast_s is None and not done:
+        return None
     measured_s = still * sum(seconds for _, seconds in spent) / done if done else 0.0
+    if forecast_s is None:
+        return measured_s
     return share * measured_s + (1 - share) * forecast_s * (1 - share)
 
 

@@ -6,7 +6,8 @@ import streamlit as st
 
 from recompute_core.checks.report import BlockVerdict, Verdict
 from recompute_core.gates import in_mb
-from recompute_core.spec import StudySpec, shape_key
+from recompute_core.settings import shape_key
+from recompute_core.spec import StudySpec
 from recompute_core.studies.checking import (
     Checked,
     CheckState,

@@ -124,7 +124,7 @@ def shape_labels(keys: Sequence[str]) -> dict[str, str]:
 
 def shapes_line(spec: StudySpec) -> str:
     """All shapes of a study in a few words: `T=128, 256 B=4` where only one size varies."""
-    from recompute_core.spec import shape_key
+    from recompute_core.settings import shape_key
 
     keys = [shape_key(spec.at(shape)) for shape in spec.shapes]
     if len(keys) > 4:

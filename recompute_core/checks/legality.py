@@ -67,7 +67,7 @@ def _captured_arguments(job: Job, names: tuple[str, ...], seed: int) -> dict[str
             handle = block.register_forward_pre_hook(capturing(name), with_kwargs=True)
             stack.callback(handle.remove)
         seed_everything(seed)
-        job.model(*job.batch)
+        job.forward()
     return captured
 
 
@@ -78,7 +78,7 @@ def _copied(value: Any) -> Any:
 def _check_block(
     job: Job, name: str, arguments: Arguments | None, settings: CheckpointSettings
 ) -> BlockLegality:
-    model, device = job.model, job.batch[0].device
+    model, device = job.model, job.device
     block = model.get_submodule(name)
     call = block.forward if settings.variant == "forward" else block
     if arguments is None:

@@ -9,7 +9,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from ..meters.flops import FORMULAS
 from ..plans.apply import Applied, Call, shadowed
 from ..results import Gap
 from ..spec import OptimizerSettings
-from ..workloads.job import Job, same_bits, tensors_digest
+from ..workloads.job import Job, named_tensors, same_bits, tensors_digest
 from ..workloads.update import make_optimizer, seed_everything, update
 
 Snapshot = dict[str, Tensor]
@@ -52,7 +52,7 @@ def fixed_update(
 
     `put_on` puts a plan on the job's model; without it the update is plain.
     """
-    job = replace(job, batch=tuple(_differentiable(t) for t in job.batch))
+    job = job.with_batch(_differentiable)
     optimizer = make_optimizer(job.model, settings)
     calls = dict.fromkeys(job.blocks, 0)
     entering = _EnteringGradient(job.model.get_submodule(job.blocks[0]))
@@ -65,9 +65,9 @@ def fixed_update(
     for index, leaf in enumerate(tree_leaves(output)):
         if isinstance(leaf, Tensor):
             tensors[f"output/{index}"] = leaf.detach()
-    for index, given in enumerate(job.batch):
+    for name, given in named_tensors(job.batch):
         if given.grad is not None:
-            tensors[f"input_grad/input {index}"] = given.grad
+            tensors[f"input_grad/input {name}"] = given.grad
     if entering.gradient is not None:
         tensors[f"input_grad/input of {job.blocks[0]}"] = entering.gradient
     for name, parameter in job.model.named_parameters():
@@ -76,8 +76,8 @@ def fixed_update(
             tensors[f"grad/{name}"] = parameter.grad
     for name, buffer in job.model.named_buffers():
         tensors[f"buffer/{name}"] = buffer.detach()
-    if job.batch[0].device.type != "cpu":
-        tensors["rng/device"] = torch.get_device_module(job.batch[0].device).get_rng_state()
+    if job.device.type != "cpu":
+        tensors["rng/device"] = torch.get_device_module(job.device).get_rng_state()
     tensors["rng/random"] = _hashed(repr(random.getstate()))
     tensors["rng/numpy"] = _hashed(repr(np.random.get_state(legacy=False)))
     return Observed(

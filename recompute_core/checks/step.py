@@ -20,6 +20,7 @@ from ..plans.apply import Call, Wrap, applied, shadowed
 from ..results import Gap
 from ..spec import CheckpointSettings, Region
 from ..workloads.device import is_out_of_memory
+from ..workloads.job import called_with
 from ..workloads.update import seed_everything
 from . import python_state
 from .python_state import plain_name
@@ -213,15 +214,6 @@ def _checked_loss(where: str, loss: Any) -> None:
         raise InputError(f"{where}: expected the loss as a tensor, got {type(loss).__name__}")
     if loss.numel() != 1:
         raise InputError(f"{where}: expected a loss of one number, got the shape {tuple(loss.shape)}")
-
-
-def called_with(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """How a model is called with the inputs: a tuple or list as arguments, a mapping by name."""
-    if isinstance(inputs, tuple | list):
-        return tuple(inputs), {}
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    return (inputs,), {}
 
 
 def by_name(inputs: Any) -> Any:

@@ -73,7 +73,7 @@ class FakeUpdate:
     def run(self, regions: Regions, settings: CheckpointSettings) -> "Run":
         """One update under the plan. Raises InputError for a module that the model does not have."""
         live = LiveBytes(self._state)
-        meter = SavedBytes([*self.job.model.parameters(), *self.job.batch])
+        meter = SavedBytes([*self.job.model.parameters(), *self.job.inputs])
         marks: list[tuple[int, str]] = []
         with ExitStack() as forward_only:
 

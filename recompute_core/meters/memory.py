@@ -35,10 +35,10 @@ def measure_memory(
     """
     if not proof.passed:
         raise RuntimeError("memory may be measured only after parity has passed")
-    device = job.batch[0].device
+    device = job.device
     allocate_state(optimizer)
     state_bytes = storage_bytes(state_tensors(job, optimizer))
-    meter = SavedBytes([*job.model.parameters(), *job.batch])
+    meter = SavedBytes([*job.model.parameters(), *job.inputs])
 
     def run(mark: Mark) -> None:
         with ExitStack() as forward_only:

@@ -30,7 +30,7 @@ def measure_time(
     """
     if not proof.passed:
         raise RuntimeError("time may be measured only after parity has passed")
-    device = job.batch[0].device
+    device = job.device
     allocate_state(optimizer)
 
     def plain() -> float:

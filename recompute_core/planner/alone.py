@@ -111,7 +111,7 @@ def _captured(job: Job, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
     handle = job.model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
     try:
-        job.model(*job.batch)
+        job.forward()
     except _Reached:
         args, kwargs = tree_map(_cut_off, taken[0])
         return args, kwargs

@@ -1,50 +1,35 @@
 """Which modules a workload is made of, by name: what recipes speak of. No torch."""
 
-from dataclasses import dataclass
+from ..errors import InputError
+from ..settings import Anatomy, GptSettings, OwnSettings, Settings
 
-from ..spec import GptSettings, ReceiptsSettings
-
-
-@dataclass(frozen=True)
-class Anatomy:
-    """The blocks of a model and the parts of each, as FQNs relative to the block."""
-
-    blocks: int
-    norms: tuple[str, ...] = ("norm1", "norm2")
-    attention: str = "attn"
-    mlp: str = "mlp"
-    outside: tuple[str, ...] = ()
-    """FQNs of modules before the blocks that a plan may recompute too; no recipe does."""
-    matmuls: tuple[str, ...] = ()
-    """The modules in a block that multiply by a weight, in the order of forward."""
-    others: tuple[str, ...] = ()
-    """The modules in a block that are neither parts nor matmuls."""
-    layers: tuple[str, ...] = ()
-    """FQNs of the modules inside those of `outside`."""
-
-    def block(self, number: int) -> str:
-        """FQN of a block."""
-        return f"blocks.{number}"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """FQNs of all blocks, in the order of forward."""
-        return tuple(self.block(number) for number in range(self.blocks))
-
-    def has(self, module: str) -> bool:
-        """Whether a block, what is recomputed before the blocks, or a module inside them goes by it."""
-        inside = (*self.norms, self.attention, self.mlp, *self.matmuls, *self.others)
-        known = {f"{block}{part}" for block in self.names for part in ("", *(f".{n}" for n in inside))}
-        return module in known or module in self.outside or module in self.layers
+_NORMS = ("norm1", "norm2")
 
 
-def anatomy_of(settings: GptSettings | ReceiptsSettings) -> Anatomy:
-    """The anatomy of a workload: both are pre-norm transformers, and their parts have the same names."""
-    if settings.name == "gpt":
+def anatomy_of(settings: Settings) -> Anatomy:
+    """The anatomy of a workload; both of ours are pre-norm transformers whose parts have the same names.
+
+    Raises InputError for somebody's own model that nobody has looked at yet (`studies.looking`).
+    """
+    if isinstance(settings, OwnSettings):
+        if settings.anatomy is None:
+            raise InputError(f"the blocks of {settings.name} are not known yet")
+        return settings.anatomy
+    names = tuple(f"blocks.{number}" for number in range(settings.blocks))
+    if isinstance(settings, GptSettings):
         attention = ("attn.query", "attn.key", "attn.value", "attn.out")
-        return Anatomy(settings.blocks, matmuls=(*attention, "mlp.gate", "mlp.up", "mlp.down"))
-    return Anatomy(
-        settings.blocks,
+        return Anatomy.model_construct(
+            names=names,
+            norms=_NORMS,
+            attention="attn",
+            mlp="mlp",
+            matmuls=(*attention, "mlp.gate", "mlp.up", "mlp.down"),
+        )
+    return Anatomy.model_construct(
+        names=names,
+        norms=_NORMS,
+        attention="attn",
+        mlp="mlp",
         outside=("stem",),
         matmuls=("attn.qkv", "attn.out", "mlp.up", "mlp.down"),
         others=("mlp.dropout", "dropout"),

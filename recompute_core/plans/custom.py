@@ -1,8 +1,9 @@
 """May a plan that is given as data run? Checks what can be known without the model. No torch."""
 
 from ..errors import InputError
+from ..settings import Anatomy
 from ..spec import Region, StudySpec
-from .anatomy import Anatomy, anatomy_of
+from .anatomy import anatomy_of
 from .names import is_taken
 
 
@@ -33,7 +34,7 @@ def _check_region(region: Region, anatomy: Anatomy) -> None:
                 f"{module[:60]!r} is not in a block; the blocks are {blocks[0]} to {blocks[-1]}"
             )
         if not anatomy.has(module):
-            parts = ", ".join((*anatomy.norms, anatomy.attention, anatomy.mlp))
+            parts = ", ".join(anatomy.parts or (*anatomy.matmuls, *anatomy.others))
             raise InputError(f"no module {module[:60]!r}; the parts of a block are {parts}")
     if len(region.modules) > 1:
         first = blocks.index(region.modules[0]) if region.modules[0] in blocks else len(blocks)

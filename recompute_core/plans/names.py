@@ -11,8 +11,9 @@ from functools import lru_cache
 from itertools import accumulate
 
 from ..errors import InputError
+from ..settings import Anatomy
 from ..spec import CheckpointSettings, Region, StudySpec, digest_of
-from .anatomy import Anatomy, anatomy_of
+from .anatomy import anatomy_of
 
 Regions = tuple[Region, ...]
 """A plan: what is recomputed as one, outer regions before those inside them."""
@@ -39,7 +40,7 @@ class Recipe:
 
 
 def _whole(anatomy: Anatomy, numbers: Iterable[int]) -> list[Region]:
-    return [Region(modules=(anatomy.block(number),)) for number in numbers]
+    return [Region(modules=(anatomy.names[number],)) for number in numbers]
 
 
 def _every_nth(step: int) -> Callable[[Anatomy], list[Region]]:
@@ -57,7 +58,7 @@ def _parts(*names: Callable[[Anatomy], tuple[str, ...]]) -> Callable[[Anatomy], 
 
     def choose(anatomy: Anatomy) -> list[Region]:
         return [
-            Region(modules=(f"{anatomy.block(number)}.{part}",))
+            Region(modules=(f"{anatomy.names[number]}.{part}",))
             for number in range(anatomy.blocks)
             for name in names
             for part in name(anatomy)
@@ -67,15 +68,22 @@ def _parts(*names: Callable[[Anatomy], tuple[str, ...]]) -> Callable[[Anatomy], 
 
 
 def _norms(anatomy: Anatomy) -> tuple[str, ...]:
-    return anatomy.norms
+    return _known("norms", anatomy.norms)
 
 
 def _mlp(anatomy: Anatomy) -> tuple[str, ...]:
-    return (anatomy.mlp,)
+    return _known("MLP", (anatomy.mlp,))
 
 
 def _attention(anatomy: Anatomy) -> tuple[str, ...]:
-    return (anatomy.attention,)
+    return _known("attention", (anatomy.attention,))
+
+
+def _known(part: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts, if this model's blocks have them; raises InputError."""
+    if not all(names) or not names:
+        raise InputError(f"no part of every block is known as its {part}; name modules in a custom plan")
+    return names
 
 
 def _nested(anatomy: Anatomy) -> list[Region]:
@@ -87,15 +95,16 @@ def _nested(anatomy: Anatomy) -> list[Region]:
 def _keeping(*ops: str) -> Callable[[Anatomy], list[Region]]:
     """Every block, selective: the outputs of the named ops are kept and all else is recomputed."""
     return lambda anatomy: [
-        Region(modules=(anatomy.block(number),), keep=ops) for number in range(anatomy.blocks)
+        Region(modules=(anatomy.names[number],), keep=ops) for number in range(anatomy.blocks)
     ]
 
 
 def _core_attention(anatomy: Anatomy) -> list[Region]:
     """Megatron-LM's `core_attn` (Korthikanti et al. 2022): softmax(QK)V again, projections kept."""
     return [
-        Region(modules=(f"{anatomy.block(number)}.{anatomy.attention}",), keep=MATMULS)
-        for number in range(anatomy.blocks)
+        Region(modules=(f"{block}.{part}",), keep=MATMULS)
+        for block in anatomy.names
+        for part in _attention(anatomy)
     ]
 
 
@@ -177,7 +186,10 @@ def named_regions(plan: str, anatomy: Anatomy) -> Regions:
     Raises InputError for an unknown plan, a block that does not exist, or one named twice.
     """
     if plan in _BY_NAME:
-        chosen = _BY_NAME[plan].choose(anatomy)
+        try:
+            chosen = _BY_NAME[plan].choose(anatomy)
+        except InputError as error:
+            raise InputError(f"plan {plan!r}: {error}") from None
         if not chosen and plan != "none":
             raise InputError(
                 f"plan {plan!r} recomputes no block of a model with {anatomy.blocks} block(s)"

@@ -8,12 +8,18 @@ from ..errors import InputError
 from ..gates import megabytes
 from ..plans.custom import check_custom_plans
 from ..plans.names import regions_of
-from ..spec import StudySpec, shape_key
+from ..settings import ReceiptsSettings, shape_key
+from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
+from .looking import looked_up
 
 
-def admit(spec: StudySpec, home: Path) -> None:
-    """Raises InputError when a plan cannot run, a shape is beyond memory, or photos are unusable."""
+def admit(spec: StudySpec, home: Path) -> StudySpec:
+    """The specification as it will run, with the anatomy of somebody's own model.
+
+    Raises InputError when a plan cannot run, a shape is beyond memory, or photos are unusable.
+    """
+    spec = looked_up(spec)
     check_custom_plans(spec)
     for index, plan in enumerate(spec.plans):
         try:
@@ -21,7 +27,7 @@ def admit(spec: StudySpec, home: Path) -> None:
         except InputError as error:
             raise InputError(f"plans[{index}]: {error}") from None
     check_memory(spec)
-    if spec.workload.name == "receipts" and spec.workload.images is not None:
+    if isinstance(spec.workload, ReceiptsSettings) and spec.workload.images is not None:
         from ..workloads.receipts.manifest import check_images
 
         try:
@@ -29,11 +35,12 @@ def admit(spec: StudySpec, home: Path) -> None:
         except OSError as error:
             raise InputError(f"workload.images: cannot be read: {error.strerror}") from None
         for index, shape in enumerate(spec.shapes):
-            if (batch := spec.at(shape).batch) > there:
+            if (batch := spec.at(shape).batch or 0) > there:
                 raise InputError(
                     f"shapes[{index}]: batch {batch} is larger than the {there} accepted photos of the "
                     "training split"
                 )
+    return spec
 
 
 def check_memory(spec: StudySpec) -> None:
@@ -42,7 +49,8 @@ def check_memory(spec: StudySpec) -> None:
         return  # an accelerator's memory is known only where torch is loaded
     there = psutil.virtual_memory().total
     for index, shape in enumerate(spec.shapes):
-        needed = sizes_of(spec.at(shape), spec.precision).plain_peak_bytes
+        sizes = sizes_of(spec.at(shape), spec.precision)
+        needed = sizes.plain_peak_bytes if sizes else 0
         if needed > there:
             raise InputError(
                 f"shapes[{index}] ({shape_key(spec.at(shape))}): plain needs about "

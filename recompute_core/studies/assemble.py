@@ -18,7 +18,8 @@ from ..results import (
     Timing,
     Verdict,
 )
-from ..spec import StudySpec, Thresholds, shape_key, size_fields
+from ..settings import shape_key, size_fields
+from ..spec import StudySpec, Thresholds
 from .flow import PLAIN, Book, block_names, hash_of, module_names, next_task
 from .store import Cell, Phase, StudyRow
 
@@ -77,7 +78,7 @@ def _candidate(spec: StudySpec, book: Book, shape: dict[str, int], plan: str) ->
     facts: dict[str, Any] = {
         "plan": plan,
         "plan_hash": hash_of(spec, plan),
-        "shape": {name: getattr(settings, name) for name in size_fields(settings.name)},
+        "shape": {name: getattr(settings, name) for name in size_fields(settings)},
         "shape_key": key,
         "blocks": blocks,
         "regions": regions_of(spec, plan),

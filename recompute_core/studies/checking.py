@@ -7,6 +7,7 @@ share those share the answer, which lies under `RECOMPUTE_HOME`/checks. Importin
 import argparse
 import hashlib
 import json
+import math
 import traceback
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from .. import __version__
 from ..checks.report import BlockReport
 from ..errors import StoreError
 from ..results import Record
+from ..settings import Settings, size_fields
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
 from ..writing import write_whole
@@ -58,7 +60,7 @@ CheckState = Literal["none"] | Running | Failed | Checked
 
 def asked_check(spec: StudySpec) -> StudySpec:
     """What a check depends on: the model at its smallest shape, and how its blocks are replayed."""
-    settings = min((spec.at(shape) for shape in spec.shapes), key=lambda s: sizes_of(s).plain_peak_bytes)
+    settings = min((spec.at(shape) for shape in spec.shapes), key=_size)
     return StudySpec(
         workload=settings,
         checkpoint=spec.checkpoint,
@@ -67,6 +69,14 @@ def asked_check(spec: StudySpec) -> StudySpec:
         seed=spec.seed,
         threads=spec.threads,
     )
+
+
+def _size(settings: Settings) -> int:
+    """What orders the shapes of one workload by size."""
+    sizes = sizes_of(settings)
+    if sizes is not None:
+        return sizes.plain_peak_bytes
+    return math.prod(getattr(settings, name) for name in size_fields(settings))
 
 
 def check_state(store: Store, spec: StudySpec) -> CheckState:
@@ -118,9 +128,8 @@ def check(store: Store, key: str) -> None:
 def _checked(store: Store, key: str, spec: StudySpec) -> Checked:
     from ..safety import check as check_safety
     from ..safety import own_model
-    from ..workloads.registered import resolve
 
-    own = own_model(resolve(spec.workload.name, None), spec, lambda done, total: None)
+    own = own_model(spec, lambda done, total: None)
     found = check_safety(own, spec, progress=lambda doing: _tell(store, key, doing))
     return Checked(
         report=found.report, activation_bytes=found.activation_bytes, notes=tuple(found.notes)

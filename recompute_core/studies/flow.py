@@ -12,7 +12,8 @@ from typing import TypeVar
 from ..plans.anatomy import anatomy_of
 from ..plans.names import plan_hash, regions_of, touched_blocks
 from ..results import Canary, Legality, Noise, ParityPassed, Record, Reference
-from ..spec import StudySpec, shape_key
+from ..settings import shape_key
+from ..spec import StudySpec
 from .store import Cell, Phase
 
 PLAIN = "none"
@@ -123,8 +124,9 @@ def canary_module(spec: StudySpec, plan: str, legality: Legality) -> str:
     if legality.of(block).verdict == "legal":
         return block
     anatomy = anatomy_of(spec.workload)
-    seeing = (anatomy.attention, anatomy.mlp, *anatomy.matmuls, *anatomy.norms, *anatomy.outside)
-    return next((name for name in own if name.endswith(seeing)), f"{block}.{anatomy.mlp}")
+    seeing = (*anatomy.parts[::-1], *anatomy.matmuls, *anatomy.outside)
+    found = next((name for name in own if name.endswith(seeing)), None)
+    return found or (f"{block}.{anatomy.mlp}" if anatomy.mlp else own[0])
 
 
 def hash_of(spec: StudySpec, plan: str) -> str:

@@ -21,8 +21,9 @@ class Forecast:
 
     cells: int
     """Phases to be done when nothing is refused."""
-    seconds: float
-    peak_bytes: int
+    seconds: float | None
+    """None for somebody's own model, whose work is not known before it is run; so is `peak_bytes`."""
+    peak_bytes: int | None
     """Largest plain update, state included."""
     basis: str
     """Where the speed comes from."""
@@ -35,6 +36,8 @@ def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
     timing = spec.timing
     for shape in spec.shapes:
         sizes = sizes_of(spec.at(shape), spec.precision)
+        if sizes is None:
+            return Forecast(total_cells(spec), None, None, "not estimated: a model of your own")
         update_s = sizes.flops / speed
         peak = max(peak, sizes.plain_peak_bytes)
         pair_s = update_s * (1 + _RECOMPUTED)

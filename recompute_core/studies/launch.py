@@ -15,8 +15,7 @@ from .store import Store
 
 def launch(store: Store, spec: StudySpec) -> str:
     """Admit a study, declare its thresholds, start it in the background; returns its id."""
-    admit(spec, store.home)
-    study = store.create(spec)
+    study = store.create(admit(spec, store.home))
     resume(store, study)
     return study
 
@@ -47,7 +46,7 @@ def start_detached(module: str, arguments: tuple[str, ...], store: Store, log: P
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments, "--lock-fd", str(lock.descriptor)],
-            env=_environment(store),
+            env=environment(RECOMPUTE_HOME=str(store.home)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -57,8 +56,8 @@ def start_detached(module: str, arguments: tuple[str, ...], store: Store, log: P
     threading.Thread(target=process.wait, daemon=True).start()  # reap it when it ends
 
 
-def _environment(store: Store) -> dict[str, str]:
-    """Of a background process: our store, and this very package wherever it was started from."""
-    places = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(filter(None, places))
-    return {**os.environ, "RECOMPUTE_HOME": str(store.home), "PYTHONPATH": path}
+def environment(**also: str) -> dict[str, str]:
+    """Of a background process: this very package, and what this process can import."""
+    places = [str(Path(__file__).parents[2]), *sys.path, os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(dict.fromkeys(filter(None, places)))
+    return {**os.environ, "PYTHONPATH": path, **also}

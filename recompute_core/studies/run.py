@@ -23,8 +23,7 @@ def run_study(
     checked = spec if isinstance(spec, StudySpec) else parse_spec(spec)
     store = Store(home)
     try:
-        admit(checked, store.home)
-        study = store.create(checked)
+        study = store.create(admit(checked, store.home))
         drive(store, study, listener=listener)
         return assemble(store.study(study), store.cells(study))
     finally:

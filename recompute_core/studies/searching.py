@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from ..errors import InputError, StoreError
 from ..plans.anatomy import anatomy_of
 from ..results import PlanResult
-from ..spec import StudySpec, shape_key
+from ..settings import shape_key
+from ..spec import StudySpec
 from ..writing import check_writable, write_whole
 from .background import in_one_line, machine_to_itself, one_line
 from .launch import start_detached

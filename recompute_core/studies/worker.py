@@ -127,7 +127,7 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
         parameters=parameters,
         block_calls=found.block_calls,
         flops=found.flops,
-        envelope_flops=6 * parameters * job.tokens,
+        envelope_flops=None if job.tokens is None else 6 * parameters * job.tokens,
         blocks=job.blocks,
     )
 

@@ -1,7 +1,7 @@
 """Where a job runs: the local accelerator through `torch.accelerator`, or the CPU."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,23 +43,37 @@ def cast(job: Job, precision: Precision) -> Job:
     dtype: torch.dtype = getattr(torch, precision)
     made: dict[Tensor, Tensor] = {}
 
-    def converted(tensor: Tensor | None) -> Any:
-        if tensor is None or not tensor.is_floating_point() or tensor.dtype == dtype:
+    def converted(tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point() or tensor.dtype == dtype:
             return tensor
         if tensor not in made:
-            plain = tensor.detach().to(dtype)
-            is_parameter = isinstance(tensor, nn.Parameter)
-            made[tensor] = nn.Parameter(plain, tensor.requires_grad) if is_parameter else plain
+            made[tensor] = tensor.detach().to(dtype)
         return made[tensor]
 
-    for module in job.model.modules():
-        for kept in (module._parameters, module._buffers):
-            kept.update({name: converted(tensor) for name, tensor in kept.items()})
-    return replace(job, batch=tuple(map(converted, job.batch)))
+    replace_tensors(job.model, converted)
+    return job.with_batch(converted)
+
+
+def replace_tensors(model: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
+    """Put `change(tensor)` in the place of every parameter and buffer; a parameter stays a parameter.
+
+    Tied ones stay tied if `change` gives the same for the same.
+    """
+    parameters: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, old in module._parameters.items():
+            if old is not None:
+                if old not in parameters:
+                    new = change(old)
+                    parameters[old] = old if new is old else nn.Parameter(new, old.requires_grad)
+                module._parameters[name] = parameters[old]
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = change(buffer)
 
 
 def move(job: Job, device: torch.device) -> Job:
     """The job with its model and batch on `device`."""
     if device.type == "cpu":
         return job
-    return replace(job, model=job.model.to(device), batch=tuple(t.to(device) for t in job.batch))
+    return replace(job.with_batch(lambda t: t.to(device)), model=job.model.to(device))

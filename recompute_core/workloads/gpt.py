@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..spec import GptSettings
+from ..settings import GptSettings
 from .job import Job
 
 Rope = tuple[Tensor, Tensor]

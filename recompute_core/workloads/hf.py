@@ -12,21 +12,29 @@ import torch
 
 from ..errors import InputError
 from ..gates import megabytes
+from ..settings import OwnSettings
 from .extras import import_extra
-from .own import OwnModel, default_loss, template
-from .registered import settings_of, size_setting
+from .own import OwnModel, default_loss, seeded, template
+from .registered import settings_of
 
-BATCH, SEQ_LEN = 2, 64
 HEADS = ("AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
-_COPIES = 40
+CHECK_COPIES = 40
 """What a check holds at its peak, in times the weights: it keeps several steps; 26 to 36 were seen."""
+STATE_COPIES = 4
+"""What an update holds: parameters, gradients and AdamW's two moments."""
+_ATTENTION = ("eager", "sdpa", "flex_attention", "flash_attention_2")
+"""Implementations that are in the library; any other name would be fetched from a hub."""
 
 
-def hf_model(name: str, seed: int, device: torch.device) -> OwnModel:
-    """The model that a name such as `hf:GPT2Config` stands for; raises InputError with one line."""
+def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = STATE_COPIES) -> OwnModel:
+    """The model that a name such as `hf:GPT2Config` stands for; raises InputError with one line.
+
+    `copies` is how many times the weights will be held: what cannot fit is refused. The device `meta`
+    makes a model without memory.
+    """
+    name = own.name
+    batch, length = own.batch or 1, own.seq_len or 1
     what, settings = settings_of(name)
-    batch = size_setting(name, settings, "batch", BATCH)
-    length = size_setting(name, settings, "seq_len", SEQ_LEN)
     library = import_extra("transformers", name)
     library.logging.set_verbosity_error()  # what it says of its own defaults helps nobody here
     config = _config(name, library, what, settings)
@@ -43,17 +51,27 @@ def hf_model(name: str, seed: int, device: torch.device) -> OwnModel:
 
     with torch.device("meta"):
         parameters = sum(parameter.numel() for parameter in make().parameters())
-    needed, there = 4 * parameters * _COPIES, psutil.virtual_memory().total
+    needed, there = 4 * parameters * copies, psutil.virtual_memory().total
     if device.type == "cpu" and needed > there:
+        work = "a check" if copies == CHECK_COPIES else "an update"
         raise InputError(
-            f"{name}: {parameters / 1e9:.1f} billion parameters; a check takes about "
+            f"{name}: {parameters / 1e9:.1f} billion parameters; {work} takes at least "
             f"{megabytes(needed)}, and this machine has {megabytes(there)}; set smaller sizes, such as "
             "?num_hidden_layers=2&hidden_size=128"
         )
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(config.vocab_size, (batch, length), generator=generator).to(device)
+
+    def placed() -> Any:
+        if device.type == "meta":
+            with device:
+                return make()
+        return make() if device.type == "cpu" else make().to(device)
+
     return OwnModel(
-        build=template(lambda: make().to(device), seed),
+        build=template(placed, seed),
+        once=seeded(placed, seed),
+        tokens=batch * length,
         inputs={"input_ids": ids, "labels": ids},
         loss_fn=default_loss,
         batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} sequences of {length} seeded "
@@ -75,6 +93,8 @@ def _config(name: str, library: Any, what: str, settings: dict[str, Any]) -> Any
         unknown = next((key for key in settings if key not in known), None)
         if unknown is not None:
             raise InputError(f"{name}: {what} has no setting {unknown!r}")
+        if settings.get("attn_implementation", "sdpa") not in _ATTENTION:
+            raise InputError(f"{name}: attn_implementation: expected one of {', '.join(_ATTENTION)}")
         return cls(**{"use_cache": False, **settings})
     except InputError:
         raise

@@ -1,34 +1,81 @@
 """The one shape every workload takes once it is built."""
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 
 
 @dataclass(frozen=True)
 class Job:
-    """A model with its loss inside, and the fixed batch it is trained on.
+    """A model with its loss, and the fixed batch it is trained on.
 
-    `model(*batch)` returns `(output, loss)`, so that the loss's own tensors are inside every meter.
+    `forward` gives output and loss, so that the loss's own tensors are inside every meter.
     """
 
     model: nn.Module
-    batch: tuple[Tensor, ...]
+    batch: Any
+    """What the model is called with: a tuple or list of arguments, a mapping of them by name, or one."""
     blocks: tuple[str, ...]
     """FQNs of the candidate blocks, in the order of forward."""
     outside: tuple[str, ...] = field(default=(), kw_only=True)
     """FQNs of modules outside the blocks that a plan may recompute too."""
-    tokens: int
+    tokens: int | None
     """Positions a parameter sees in one update, for the 6 x parameters x tokens envelope."""
+    loss: Callable[[Any], Tensor] | None = None
+    """Of the model's output; None: the model returns `(output, loss)`."""
     data_digest: str | None = None
     """SHA-256 of the data set the batch comes from; None for synthetic batches."""
 
+    def forward(self) -> tuple[Any, Tensor]:
+        """One forward on the batch: output and loss."""
+        positional, named = called_with(self.batch)
+        output = self.model(*positional, **named)
+        return output if self.loss is None else (output, self.loss(output))
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The tensors of the batch."""
+        return [leaf for leaf in tree_leaves(self.batch) if isinstance(leaf, Tensor)]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batch is."""
+        return self.inputs[0].device
+
     @property
     def batch_digest(self) -> str:
-        return tensors_digest((str(i), tensor) for i, tensor in enumerate(self.batch))
+        return tensors_digest(named_tensors(self.batch))
+
+    def with_batch(self, change: Callable[[Tensor], Tensor]) -> "Job":
+        """The job with every tensor of its batch changed."""
+        return replace(
+            self,
+            batch=tree_map(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, self.batch),
+        )
+
+
+def named_tensors(batch: Any) -> list[tuple[str, Tensor]]:
+    """The tensors of a batch by their place in it: `0`, `1`, `input_ids`, `labels`, `0/mask`."""
+    leaves, _ = tree_flatten_with_path(batch)
+    return [
+        ("/".join(str(getattr(step, "key", getattr(step, "idx", step))) for step in path) or "0", leaf)
+        for path, leaf in leaves
+        if isinstance(leaf, Tensor)
+    ]
+
+
+def called_with(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """How a model is called with a batch: a tuple or list as arguments, a mapping by name."""
+    if isinstance(batch, tuple | list):
+        return tuple(batch), {}
+    if isinstance(batch, Mapping):
+        return (), dict(batch)
+    return (batch,), {}
 
 
 def same_bits(old: Tensor | None, new: Tensor | None) -> bool:

@@ -37,7 +37,7 @@ class OwnModel:
     """A model with its batch and its loss: what a check of blocks needs."""
 
     build: Callable[[], nn.Module]
-    """Makes a fresh model, the same one after the same seed."""
+    """Makes a fresh model, the same one after the same seed; quick the second time."""
     inputs: Any
     """A tuple or list of arguments, a mapping of them by name, or one tensor."""
     loss_fn: Callable[[Any], Tensor]
@@ -46,6 +46,10 @@ class OwnModel:
     """FQNs of the candidate blocks; none: they are found."""
     batch_words: str = ""
     """What the batch is, where we chose it."""
+    once: Callable[[], nn.Module] | None = None
+    """Makes the same model without keeping another to copy from; None: `build` keeps none."""
+    tokens: int | None = None
+    """Positions a parameter sees in one update, where that is known."""
 
 
 def from_factory(path: str) -> OwnModel:
@@ -142,7 +146,22 @@ def _has_gradient(leaf: Tensor) -> bool:
 
 
 def template(make: Callable[[], nn.Module], seed: int) -> Callable[[], nn.Module]:
-    """Makes copies of one model, built once under the seed; for models that no hook shares."""
-    seed_everything(seed)
-    model = make().train()
-    return lambda: copy.deepcopy(model)
+    """Makes copies of one model, made once under the seed; for models that no hook shares."""
+    once = seeded(make, seed)
+    made: list[nn.Module] = []
+
+    def build() -> nn.Module:
+        made[:] = made or [once()]
+        return copy.deepcopy(made[0])
+
+    return build
+
+
+def seeded(make: Callable[[], nn.Module], seed: int) -> Callable[[], nn.Module]:
+    """Makes the model in training mode under the seed, anew each time."""
+
+    def build() -> nn.Module:
+        seed_everything(seed)
+        return make().train()
+
+    return build

@@ -1,66 +1,79 @@
 """Names of models that are not ours: registered factories, `hf:` and `timm:`. No torch.
 
 Factories are registered when a process starts, by its command line, by `RECOMPUTE_WORKLOADS`, or by the
-entry points that installed packages declare; never from the browser.
+entry points that installed packages declare; never from the browser. Processes that are started from
+one that knows them know them too: the variable travels along.
 """
 
 import os
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from ..errors import InputError
-from ..spec import WORKLOADS
+from ..settings import OTHERS, OURS, is_own
 
 VARIABLE = "RECOMPUTE_WORKLOADS"
 GROUP = "recompute_workloads"
+OWN = "own:"
 LIBRARIES = ("hf", "timm")
 
 
-class Named(str):
-    """What is to be built, and who builds it: a factory in a module called `hf` is still a factory."""
+def resolve(workload: str | None, factory: str | None) -> str:
+    """The name of what is asked for: a workload of ours, `hf:…`, `timm:…` or `own:…`.
 
-    kind: Literal["ours", "library", "factory"]
-
-
-def _named(kind: Literal["ours", "library", "factory"], name: str) -> Named:
-    named = Named(name)
-    named.kind = kind
-    return named
-
-
-def resolve(workload: str | None, factory: str | None) -> Named:
-    """What is to be built: a workload of ours, `hf:…`, `timm:…`, or a factory's path.
-
-    `factory` is what a command line registers. Raises InputError for what nobody knows.
+    `factory` is the path that a command line registers, for this process and those it starts. Raises
+    InputError for what nobody knows.
     """
     if (workload is None) == (factory is None):
         raise InputError("give either a WORKLOAD or --workload package.module:function")
     if factory is not None:
         if not is_factory(factory):
             raise InputError(f"--workload {factory}: expected package.module:function")
-        return _named("factory", factory)
+        known = filter(None, (os.environ.get(VARIABLE), factory))
+        os.environ[VARIABLE] = ",".join(dict.fromkeys(known))
+        return OWN + factory
     assert workload is not None
-    if workload in WORKLOADS:
-        return _named("ours", workload)
-    if workload.partition(":")[0] in LIBRARIES and ":" in workload:
-        return _named("library", workload)
+    if workload in OURS or (is_own(workload) and workload.partition(":")[0] in LIBRARIES):
+        return workload
+    name = workload.removeprefix(OWN)
     own = registered()
-    if workload not in own:
-        if is_factory(workload):
-            raise InputError(f"unknown workload {workload!r}; for a factory write --workload {workload}")
-        known = ", ".join((*WORKLOADS, *own, "hf:CONFIG", "timm:MODEL"))
-        raise InputError(f"unknown workload {workload[:60]!r}; known: {known}")
-    return _named("factory", own[workload])
+    if name not in own:
+        if is_factory(name):
+            raise InputError(f"unknown workload {name!r}; for a factory write --workload {name}")
+        known_names = ", ".join((*OURS, *own, OTHERS))
+        raise InputError(f"unknown workload {workload[:60]!r}; known: {known_names}")
+    return OWN + name
+
+
+def resolve_any(name: str) -> str:
+    """`resolve`, where a factory's path stands for itself and is registered."""
+    if is_factory(name) and name.partition(":")[0] not in LIBRARIES and name not in registered():
+        return resolve(None, name)
+    return resolve(name, None)
+
+
+def factory_path(workload: str) -> str:
+    """The factory that `own:NAME` stands for; raises InputError where it is not registered."""
+    name = workload.removeprefix(OWN)
+    own = registered()
+    if name not in own:
+        entry = name if is_factory(name) else f"{name}=package.module:function"
+        raise InputError(f"{workload[:80]} is not registered here; set {VARIABLE}={entry}")
+    return own[name]
 
 
 def registered() -> dict[str, str]:
-    """Factories as `package.module:function`, by name; the variable wins over entry points."""
+    """Factories as `package.module:function`, by name; the variable wins over entry points.
+
+    An entry of the variable is `name=package.module:function`, or a path that is its own name.
+    """
     found = {point.name: point.value for point in entry_points(group=GROUP)}
     for entry in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         name, equals, path = (part.strip() for part in entry.partition("="))
-        if not name or not equals or not is_factory(path):
+        path = path if equals else name
+        if not name or not is_factory(path):
             raise InputError(f"{VARIABLE}: expected name=package.module:function, got {entry!r}")
         found[name] = path
     return found
@@ -90,11 +103,6 @@ def settings_of(name: str) -> tuple[str, dict[str, Any]]:
     if not what:
         raise InputError(f"{name}: expected a name after the colon, such as hf:LlamaConfig")
     return what, settings
-
-
-def size_setting(name: str, settings: dict[str, Any], key: str, default: int) -> int:
-    """Take a size of ours, such as `batch`, out of the settings."""
-    return whole(name, key, settings.pop(key, default))
 
 
 def whole(name: str, key: str, value: Any) -> int:

@@ -5,7 +5,8 @@ Closed forms: estimated and never measured. Good for "does it fit?" and "how lon
 
 from dataclasses import dataclass, replace
 
-from ..spec import GptSettings, Precision, ReceiptsSettings
+from ..settings import GptSettings, OwnSettings, ReceiptsSettings, Settings
+from ..spec import Precision
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,13 @@ class Sizes:
         return self.saved_bytes - recomputed * (self.block_saved_bytes - self.block_input_bytes)
 
 
-def sizes_of(settings: GptSettings | ReceiptsSettings, precision: Precision = "float32") -> Sizes:
-    """The sizes of one update of a workload with these settings.
+def sizes_of(settings: Settings, precision: Precision = "float32") -> Sizes | None:
+    """The sizes of one update of a workload with these settings; None for somebody's own model.
 
     The closed forms are for float32; bfloat16 takes half of it, but for the little that stays float32.
     """
+    if isinstance(settings, OwnSettings):
+        return None
     sizes = _gpt(settings) if isinstance(settings, GptSettings) else _receipts(settings)
     if precision == "float32":
         return sizes

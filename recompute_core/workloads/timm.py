@@ -12,17 +12,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
+from ..settings import OwnSettings
 from .extras import import_extra
-from .own import OwnModel, template
-from .registered import settings_of, size_setting, whole
-
-BATCH = 2
+from .own import OwnModel, seeded, template
+from .registered import settings_of, whole
 
 
-def timm_model(name: str, seed: int, device: torch.device) -> OwnModel:
+def timm_model(own: OwnSettings, seed: int, device: torch.device) -> OwnModel:
     """The model that a name such as `timm:resnet18` stands for; raises InputError with one line."""
+    name, batch = own.name, own.batch or 1
     what, settings = settings_of(name)
-    batch = size_setting(name, settings, "batch", BATCH)
     for key in settings.keys() & {"num_classes", "in_chans"}:
         whole(name, key, settings[key])
     size = _size(name, settings["img_size"]) if "img_size" in settings else None
@@ -33,7 +32,8 @@ def timm_model(name: str, seed: int, device: torch.device) -> OwnModel:
 
     def make() -> Any:
         try:
-            return timm.create_model(what, pretrained=False, **settings).to(device)
+            model = timm.create_model(what, pretrained=False, **settings)
+            return model if device.type == "cpu" else model.to(device)
         except Exception as error:  # whatever a model of theirs says of settings that cannot be
             raise InputError(f"{name}: {' '.join(str(error).split())[:200]}") from None
 
@@ -49,6 +49,7 @@ def timm_model(name: str, seed: int, device: torch.device) -> OwnModel:
     labels = torch.randint(model.num_classes, (batch,), generator=generator).to(device)
     return OwnModel(
         build=build,
+        once=seeded(make, seed),
         inputs=(images,),
         loss_fn=_cross_entropy(labels),
         batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} seeded images of "

@@ -65,9 +65,9 @@ def gradients(
     mark("zero_grad")
     optimizer.zero_grad(set_to_none=False)
     mark("forward")
-    output, loss = job.model(*job.batch)
+    output, loss = job.forward()
     mark("backward")
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     return output, loss
 
 
@@ -81,7 +81,7 @@ def state_tensors(job: Job, optimizer: torch.optim.Optimizer) -> list[Tensor]:
         if isinstance(value, Tensor)
     ]
     gradients = [p.grad for p in parameters if p.grad is not None]
-    return [*parameters, *job.model.buffers(), *gradients, *moments, *job.batch]
+    return [*parameters, *job.model.buffers(), *gradients, *moments, *job.inputs]
 
 
 def storage_bytes(tensors: list[Tensor]) -> int:

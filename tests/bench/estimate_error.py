@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from recompute_core.plans.names import regions_of
-from recompute_core.spec import StudySpec, parse_spec, shape_key
+from recompute_core.settings import shape_key
+from recompute_core.spec import StudySpec, parse_spec
 
 PLANS = (
     "none",

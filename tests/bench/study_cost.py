@@ -19,7 +19,7 @@ def bare_steps_s(steps: int) -> dict[str, float]:
     """Seconds of `steps` plain and `steps` recomputed steps at each length, by shape key."""
     from recompute_core.plans.apply import applied
     from recompute_core.plans.names import regions_of
-    from recompute_core.spec import shape_key
+    from recompute_core.settings import shape_key
     from recompute_core.workloads import build
 
     spec = parse_spec(preset("gpt-sweep"))

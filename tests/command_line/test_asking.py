@@ -96,8 +96,23 @@ def test_a_bad_setting_gets_one_line(
 
 
 def test_a_preset_or_a_file_but_not_both() -> None:
-    for name, file in ((None, None), ("quick", Path("x.yaml"))):
-        with pytest.raises(InputError, match="either --preset NAME or a file"):
-            asked(name, file, (), ())
+    with pytest.raises(InputError, match="give either --preset NAME or a file"):
+        asked("quick", Path("x.yaml"), (), ())
+    with pytest.raises(InputError, match=r"give --preset NAME, a file SPEC\.yaml or --workload NAME"):
+        asked(None, None, (), ())
+
+
+def test_another_model_brings_its_own_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = asked("quick", None, ("workload.batch=8",), (), "hf:LlamaConfig?seq_len=32")
+    assert (spec.workload.name, spec.shapes, spec.threads) == ("hf:LlamaConfig", ({},), 1)
+    assert spec.at({}).model_dump(include={"batch", "seq_len"}) == {"batch": 8, "seq_len": 32}
+    assert asked(None, None, (), (), "receipts").workload.name == "receipts"
+    monkeypatch.setenv("RECOMPUTE_WORKLOADS", "")
+    assert asked(None, None, (), (), "a.b:make").workload.name == "own:a.b:make"
+    with pytest.raises(InputError, match="unknown workload 'gtp'"):
+        asked("quick", None, (), (), "gtp")
+
+
+def test_bad_presets() -> None:
     with pytest.raises(InputError, match="unknown preset 'slow'; known: quick, gpt-sweep, receipt"):
         asked("slow", None, (), ())

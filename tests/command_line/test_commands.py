@@ -116,7 +116,7 @@ QUICK = ("study", "--preset", "quick")
     ("words", "code", "says"),
     [
         (["study", "--preset", "slow"], 2, "unknown preset 'slow'"),
-        (["study"], 2, "either --preset NAME or a file"),
+        (["study"], 2, "give --preset NAME, a file SPEC.yaml or --workload"),
         (["study", "--preset", "quick", "--set", "workload.batch=0"], 2, "workload.batch"),
         (["study", "--preset", "quick", "--set", "workload.seq_len=99999999"], 2, "this machine has"),
         (["study", "--preset", "quick", "--set", "plans=[blocks:9]"], 2, "the blocks are 0 to 5"),

@@ -88,7 +88,8 @@ def test_bad_input_is_one_line(tmp_path: Path, words: tuple[str, ...], says: str
 _MEMORY = """
 import resource, sys
 from recompute_core.estimating import estimates
-from recompute_core.spec import GptSettings, StudySpec
+from recompute_core.settings import GptSettings
+from recompute_core.spec import StudySpec
 big = GptSettings(blocks=32, width=4096, heads=32, seq_len=4096, batch=1)
 plain, every = estimates(StudySpec(workload=big), {}, ("none", "every-block"))
 print(plain.state_bytes, plain.saved_bytes, every.saved_bytes)

@@ -71,7 +71,7 @@ def test_a_plain_step_that_raises_is_no_verdict(tmp_path: Path) -> None:
     [
         (["--workload", f"{FACTORIES}:fails"], "raised RuntimeError: no such file"),
         (["--workload", f"{FACTORIES}:least", "--block", "gone"], "no block 'gone'"),
-        (["--workload", f"{FACTORIES}:least", "--set", "workload.batch=2"], "--set workload"),
+        (["--workload", f"{FACTORIES}:least", "--set", "workload.batch=2"], "has no such size"),
         (["gpt", "--workload", f"{FACTORIES}:least"], "give either"),
         (["timm:test_vit?num_classes=0"], "num_classes: expected a whole number above 0"),
         (["--workload", "hf:make"], "hf cannot be imported: ModuleNotFoundError"),

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from recompute_core.results import BlockLegality, Legality, Noise, Record, Reference
-from recompute_core.spec import GptSettings, StudySpec
+from recompute_core.settings import GptSettings
+from recompute_core.spec import StudySpec
 from recompute_core.studies.flow import PLAIN, Book, CellKey, Task, next_task
 from recompute_core.studies.store import Cell, CellState, Phase, StudyRow
 from tests.core import records as make

@@ -3,13 +3,8 @@
 import time
 from pathlib import Path
 
-from recompute_core.spec import (
-    CheckpointSettings,
-    GptSettings,
-    ReceiptsSettings,
-    StudySpec,
-    Thresholds,
-)
+from recompute_core.settings import GptSettings, ReceiptsSettings
+from recompute_core.spec import CheckpointSettings, StudySpec, Thresholds
 from recompute_core.studies import checking
 from recompute_core.studies.checking import (
     Checked,

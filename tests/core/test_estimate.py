@@ -14,13 +14,8 @@ from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.apply import applied
 from recompute_core.plans.names import Regions, named_regions
 from recompute_core.results import Estimate, Memory, PeakAt
-from recompute_core.spec import (
-    CheckpointSettings,
-    GptSettings,
-    OptimizerSettings,
-    ReceiptsSettings,
-    Region,
-)
+from recompute_core.settings import GptSettings, ReceiptsSettings
+from recompute_core.spec import CheckpointSettings, OptimizerSettings, Region
 from recompute_core.workloads import build_blank
 from recompute_core.workloads.device import cast
 from recompute_core.workloads.job import Job

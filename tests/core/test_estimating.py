@@ -16,7 +16,8 @@ from recompute_core.estimating import (
     reached_words,
 )
 from recompute_core.results import Estimate, PeakAt, PeakParts, Timeline
-from recompute_core.spec import GptSettings, ReceiptsSettings, Region, StudySpec, Thresholds
+from recompute_core.settings import GptSettings, ReceiptsSettings
+from recompute_core.spec import Region, StudySpec, Thresholds
 
 GPT = StudySpec()
 TINY = StudySpec(workload=GptSettings(blocks=2, width=32, heads=2, vocab=17, seq_len=16, batch=2))

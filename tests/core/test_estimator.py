@@ -14,7 +14,8 @@ import pytest
 from recompute_core import estimating
 from recompute_core.errors import InputError
 from recompute_core.estimator import Estimator, answered
-from recompute_core.spec import GptSettings, StudySpec, Thresholds
+from recompute_core.settings import GptSettings
+from recompute_core.spec import StudySpec, Thresholds
 
 ROOT = Path(__file__).parents[2]
 TINY = StudySpec(workload=GptSettings(blocks=2, width=32, heads=2, vocab=17, seq_len=16, batch=2))

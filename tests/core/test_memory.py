@@ -11,7 +11,8 @@ from recompute_core.meters.memory import measure_memory
 from recompute_core.meters.timeline import Trace
 from recompute_core.plans.apply import applied
 from recompute_core.results import Memory, PeakAt
-from recompute_core.spec import CheckpointSettings, GptSettings, OptimizerSettings
+from recompute_core.settings import GptSettings
+from recompute_core.spec import CheckpointSettings, OptimizerSettings
 from recompute_core.workloads import gpt
 from recompute_core.workloads.job import Job
 from recompute_core.workloads.sizes import sizes_of

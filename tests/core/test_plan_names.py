@@ -3,7 +3,6 @@
 import pytest
 
 from recompute_core.errors import InputError
-from recompute_core.plans.anatomy import Anatomy
 from recompute_core.plans.names import (
     ATTENTION,
     MATMULS,
@@ -16,7 +15,7 @@ from recompute_core.plans.names import (
     touched_blocks,
 )
 from recompute_core.spec import CheckpointSettings, Region, parse_spec
-from tests.core.toys import each
+from tests.core.toys import alike, each
 
 EXPECTED: dict[str, list[tuple[int, ...] | None]] = {
     # For 1 to 7 blocks; None where the recipe would recompute nothing, which is an error.
@@ -47,7 +46,7 @@ EXPECTED: dict[str, list[tuple[int, ...] | None]] = {
     "knapsack-50": [tuple(range(n)) for n in (1, 1, 2, 2, 3, 3, 4)],
     "knapsack-75": [tuple(range(n)) for n in (1, 1, 1, 1, 2, 2, 2)],
 }
-TWO = Anatomy(2)
+TWO = alike(2)
 FINER: dict[str, Regions] = {
     # For two blocks.
     "norms": each("blocks.0.norm1", "blocks.0.norm2", "blocks.1.norm1", "blocks.1.norm2"),
@@ -94,8 +93,8 @@ def test_recipe_below_the_level_of_blocks(plan: str) -> None:
 
 def test_touched_blocks_come_in_the_order_of_forward() -> None:
     regions = (*each("blocks.10.attn.out", "blocks.1"), Region(modules=("blocks.3", "blocks.4")))
-    assert touched_blocks(regions, Anatomy(12)) == ("blocks.1", "blocks.3", "blocks.4", "blocks.10")
-    assert touched_blocks(each("norm", "blocks", "blocks.12", "blocks.1x"), Anatomy(12)) == ()
+    assert touched_blocks(regions, alike(12)) == ("blocks.1", "blocks.3", "blocks.4", "blocks.10")
+    assert touched_blocks(each("norm", "blocks", "blocks.12", "blocks.1x"), alike(12)) == ()
 
 
 def test_a_custom_plan_is_found_by_its_name() -> None:
@@ -112,14 +111,14 @@ def test_recipe(plan: str, count: int) -> None:
     expected = EXPECTED[plan][count - 1]
     if expected is None:
         with pytest.raises(InputError, match="recomputes no block of a model with 1 block"):
-            named_regions(plan, Anatomy(count))
+            named_regions(plan, alike(count))
     else:
-        assert named_regions(plan, Anatomy(count)) == whole(expected)
+        assert named_regions(plan, alike(count)) == whole(expected)
 
 
 def test_blocks_by_number_come_sorted() -> None:
-    assert named_regions("blocks:4,0,2", Anatomy(6)) == whole((0, 2, 4))
-    assert named_regions("blocks:5", Anatomy(6)) == whole((5,))
+    assert named_regions("blocks:4,0,2", alike(6)) == whole((0, 2, 4))
+    assert named_regions("blocks:5", alike(6)) == whole((5,))
 
 
 @pytest.mark.parametrize(
@@ -140,13 +139,13 @@ def test_blocks_by_number_come_sorted() -> None:
 )
 def test_a_bad_name_is_one_line(plan: str, says: str) -> None:
     with pytest.raises(InputError, match=says) as caught:
-        named_regions(plan, Anatomy(6))
+        named_regions(plan, alike(6))
     assert "\n" not in str(caught.value)
 
 
 def test_first_blocks_is_the_selective_curve() -> None:
     assert first_blocks(3) == ("blocks:0", "blocks:0,1", "blocks:0,1,2")
-    assert [named_regions(plan, Anatomy(3)) for plan in first_blocks(3)] == [
+    assert [named_regions(plan, alike(3)) for plan in first_blocks(3)] == [
         whole(tuple(range(k))) for k in (1, 2, 3)
     ]
 
@@ -172,7 +171,7 @@ def test_hashes_differ_but_for_plans_that_are_the_same() -> None:
     plans = [recipe.name for recipe in RECIPES] + ["blocks:0,1,2", "blocks:0,1,2,3,4"]
     by_hash: dict[str, set[str]] = {}
     for plan in plans:
-        hashed = plan_hash(named_regions(plan, Anatomy(6)), CheckpointSettings())
+        hashed = plan_hash(named_regions(plan, alike(6)), CheckpointSettings())
         by_hash.setdefault(hashed, set()).add(plan)
     assert [names for names in by_hash.values() if len(names) > 1] == [
         {"all-but-last", "knapsack-25", "blocks:0,1,2,3,4"},

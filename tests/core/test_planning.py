@@ -30,7 +30,8 @@ from recompute_core.results import (
     PlanResult,
     StudyResult,
 )
-from recompute_core.spec import CheckpointSettings, ReceiptsSettings, StudySpec
+from recompute_core.settings import ReceiptsSettings
+from recompute_core.spec import CheckpointSettings, StudySpec
 from recompute_core.studies.admission import admit
 from recompute_core.workloads import build_blank
 from recompute_core.workloads.job import Job

@@ -18,7 +18,8 @@ from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.apply import applied, happening, shadowed
 from recompute_core.plans.names import RECIPES, Regions, named_regions, touched_blocks
 from recompute_core.results import ParityPassed
-from recompute_core.spec import CheckpointSettings, ReceiptsSettings, Region, StudySpec
+from recompute_core.settings import ReceiptsSettings
+from recompute_core.spec import CheckpointSettings, Region, StudySpec
 from recompute_core.workloads.device import cast
 from recompute_core.workloads.job import Job
 from recompute_core.workloads.receipts import build_blank

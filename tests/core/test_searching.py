@@ -12,7 +12,8 @@ import pytest
 
 from recompute_core.errors import InputError, StoreError
 from recompute_core.results import PlanResult
-from recompute_core.spec import GptSettings, StudySpec
+from recompute_core.settings import GptSettings
+from recompute_core.spec import StudySpec
 from recompute_core.studies.locks import Lock, machine_lock
 from recompute_core.studies.searching import (
     INTERRUPTED,

@@ -9,15 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recompute_core.errors import InputError
-from recompute_core.spec import (
-    PRESETS,
-    GptSettings,
-    ReceiptsSettings,
-    StudySpec,
-    parse_spec,
-    preset,
-    shape_key,
-)
+from recompute_core.settings import GptSettings, ReceiptsSettings, shape_key
+from recompute_core.spec import PRESETS, StudySpec, parse_spec, preset
 
 
 def refusal(raw: Any, origin: str = "a.yaml") -> str:

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from recompute_core.plans.names import Regions
-from recompute_core.spec import GptSettings, Region
+from recompute_core.settings import Anatomy, GptSettings
+from recompute_core.spec import Region
 from recompute_core.workloads import gpt
 from recompute_core.workloads.job import Job
 
@@ -68,3 +69,13 @@ def each(*modules: str) -> Regions:
 def small_gpt(**sizes: int) -> Job:
     """The small GPT, some of its sizes changed."""
     return gpt.build(SMALL.model_copy(update=sizes), seed=0)
+
+
+def alike(blocks: int) -> Anatomy:
+    """So many blocks of two norms, attention and an MLP, of which no more is known."""
+    return Anatomy(
+        names=tuple(f"blocks.{number}" for number in range(blocks)),
+        norms=("norm1", "norm2"),
+        attention="attn",
+        mlp="mlp",
+    )

@@ -23,7 +23,8 @@ from recompute_core.results import (
     Timeline,
     Timing,
 )
-from recompute_core.spec import StudySpec, parse_spec, shape_key
+from recompute_core.settings import shape_key
+from recompute_core.spec import StudySpec, parse_spec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.flow import PLAIN, block_names
 from recompute_core.studies.store import Phase, Store

@@ -12,7 +12,6 @@ from pages._parts.labels import Named, place
 from pages._parts.palette import LIGHT
 from pages._parts.picture import describe, picture, points
 from recompute_core.errors import StoreError
-from recompute_core.plans.anatomy import Anatomy
 from recompute_core.plans.names import plan_hash
 from recompute_core.results import PlanPoint, PlanResult
 from recompute_core.spec import CheckpointSettings, Region, StudySpec
@@ -27,6 +26,7 @@ from recompute_core.studies.searching import (
 )
 from recompute_core.studies.store import Cell, Store
 from tests.core import records as make
+from tests.core.toys import alike
 
 from . import studies
 from .conftest import OpenPage
@@ -91,7 +91,7 @@ def test_a_budget_beyond_measure_is_counted_with() -> None:
 
 
 def test_how_much_a_plan_recomputes() -> None:
-    assert found.regions_line(LOW, Anatomy(6)) == "8 of 24 parts"
+    assert found.regions_line(LOW, alike(6)) == "8 of 24 parts"
     finer = HIGH.model_copy(
         update={
             "regions": (
@@ -101,12 +101,12 @@ def test_how_much_a_plan_recomputes() -> None:
             )
         }
     )
-    assert found.regions_line(finer, Anatomy(6)) == "8 of 24 parts, 1 nested, 4 selective"
+    assert found.regions_line(finer, alike(6)) == "8 of 24 parts, 1 nested, 4 selective"
 
 
 def test_the_table_marks_the_budgets_choice_and_escapes() -> None:
     odd = HIGH.model_copy(update={"plan": "<b>"})
-    table = found.plans_table(answer(odd, LOW), Anatomy(6), LOW)
+    table = found.plans_table(answer(odd, LOW), alike(6), LOW)
     assert "<strong>▸ best-2mb</strong>" in table
     assert "&lt;b&gt;" in table
     assert table.count("<tr>") == 4  # heads, plain and two plans
@@ -117,7 +117,7 @@ def test_the_table_marks_the_budgets_choice_and_escapes() -> None:
 def test_a_measured_peak_beyond_two_percent_is_flagged() -> None:
     near = HIGH.model_copy(update={"measured_peak_bytes": 3_030_000, "measured_ratio": 1.5})
     far = LOW.model_copy(update={"measured_peak_bytes": 1_950_000})
-    table = found.plans_table(answer(near, far), Anatomy(6), None)
+    table = found.plans_table(answer(near, far), alike(6), None)
     assert ">3.03</td>" in table
     assert ">+1.0</td>" in table
     assert ">-2.5, beyond 2 %</td>" in table

@@ -10,12 +10,14 @@ from streamlit.testing.v1 import AppTest
 from pages._parts import beyond, estimated, planmap, tables, timelines
 from pages._parts.palette import DARK, LIGHT
 from recompute_core.errors import InputError
-from recompute_core.plans.anatomy import Anatomy, anatomy_of
+from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import ATTENTION, named_regions
 from recompute_core.results import Estimate, PeakAt, PeakParts, Timeline
-from recompute_core.spec import GptSettings, Region, StudySpec
+from recompute_core.settings import GptSettings
+from recompute_core.spec import Region, StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.store import Store
+from tests.core.toys import alike
 
 from . import studies
 from .conftest import OpenPage
@@ -36,7 +38,7 @@ def _open(open_page: OpenPage, study: str, section: str) -> AppTest:
 
 
 def _words(plan: str, blocks: int = 2) -> list[list[str]]:
-    rows = planmap.plan_map(named_regions(plan, Anatomy(blocks)), Anatomy(blocks))
+    rows = planmap.plan_map(named_regions(plan, alike(blocks)), alike(blocks))
     return [[cell.word for cell in row.cells] for row in rows]
 
 
@@ -57,18 +59,18 @@ def test_what_a_plan_does_to_each_part(plan: str, first: list[str], second: list
 
 
 def test_a_module_inside_a_part_is_recomputed_in_part() -> None:
-    rows = planmap.plan_map((Region(modules=("blocks.0.mlp.down",)),), Anatomy(1))
+    rows = planmap.plan_map((Region(modules=("blocks.0.mlp.down",)),), alike(1))
     assert [cell.state for cell in rows[0].cells] == ["kept", "kept", "kept", "partly"]
 
 
 def test_block_10_is_not_taken_for_block_1() -> None:
-    rows = planmap.plan_map((Region(modules=("blocks.1",)),), Anatomy(11))
+    rows = planmap.plan_map((Region(modules=("blocks.1",)),), alike(11))
     assert [row.block for row in rows if row.cells[0].state == "recomputed"] == ["blocks.1"]
 
 
 def test_blocks_that_are_one_are_bracketed() -> None:
     regions = (Region(modules=("blocks.1", "blocks.2", "blocks.3")),)
-    rows = planmap.plan_map(regions, Anatomy(5))
+    rows = planmap.plan_map(regions, alike(5))
     assert [row.group for row in rows] == [None, "first", "middle", "last", None]
     assert planmap.drawn(rows).count("rs-bracket-") == 3
     assert planmap.summary(rows) == (
@@ -78,9 +80,9 @@ def test_blocks_that_are_one_are_bracketed() -> None:
 
 
 def test_kept_ops_are_named() -> None:
-    regions = named_regions("torchtitan-selective", Anatomy(1))
-    cell = planmap.plan_map(regions, Anatomy(1))[0].cells[1]
-    assert planmap.summary(planmap.plan_map(regions, Anatomy(1))) == (
+    regions = named_regions("torchtitan-selective", alike(1))
+    cell = planmap.plan_map(regions, alike(1))[0].cells[1]
+    assert planmap.summary(planmap.plan_map(regions, alike(1))) == (
         "Of 4 parts in 1 block: 4 recomputed but for every second of the matmuls and attention."
     )
     assert cell.sentence == (
@@ -103,7 +105,7 @@ def test_kept_matmuls_are_numbered_from_one_and_named_by_their_modules() -> None
 
 
 def test_the_map_says_in_words_what_it_says_in_colour() -> None:
-    drawn = planmap.drawn(planmap.plan_map(named_regions("nested", Anatomy(1)), Anatomy(1)))
+    drawn = planmap.drawn(planmap.plan_map(named_regions("nested", alike(1)), alike(1)))
     assert drawn.count("</span> recomputed twice") == 2
     assert 'title="attn: recomputed twice in backward: regions are nested"' in drawn
 

@@ -39,6 +39,11 @@ def least() -> tuple[nn.Module, Tensor]:
     return Net(), _batch()
 
 
+def drawn() -> tuple[nn.Module, Tensor]:
+    """A batch from the generator that everybody shares."""
+    return Net(), torch.randn(16, 8)
+
+
 def with_norm() -> tuple[nn.Module, Tensor]:
     return Net(True, False), _batch()
 

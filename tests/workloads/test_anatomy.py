@@ -4,7 +4,7 @@ import pytest
 from torch import nn
 
 from recompute_core.plans.anatomy import anatomy_of
-from recompute_core.spec import GptSettings, ReceiptsSettings
+from recompute_core.settings import GptSettings, ReceiptsSettings
 from recompute_core.workloads import build_blank
 
 SMALL = {"blocks": 2, "width": 32, "heads": 2, "batch": 2}

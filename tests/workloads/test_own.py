@@ -13,9 +13,10 @@ from recompute_core import safety
 from recompute_core.errors import InputError
 from recompute_core.meters.modules import watch_forward
 from recompute_core.safety import check
+from recompute_core.settings import OwnSettings
 from recompute_core.spec import StudySpec
 from recompute_core.workloads import registered
-from recompute_core.workloads.hf import hf_model
+from recompute_core.workloads.hf import CHECK_COPIES, hf_model
 from recompute_core.workloads.own import default_loss, from_factory
 from recompute_core.workloads.stacks import repeated
 from recompute_core.workloads.timm import timm_model
@@ -146,18 +147,26 @@ def test_the_default_loss_is_the_outputs_own_or_its_mean_square() -> None:
 
 def test_names_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registered.VARIABLE, "mine = a.b:make , other=c:d.e")
-    for workload, factory, name, kind in (
-        ("mine", None, "a.b:make", "factory"),
-        ("other", None, "c:d.e", "factory"),
-        ("gpt", None, "gpt", "ours"),
-        ("timm:resnet18", None, "timm:resnet18", "library"),
-        (None, "x.y:z", "x.y:z", "factory"),
+    for workload, factory, name in (
+        ("mine", None, "own:mine"),
+        ("own:mine", None, "own:mine"),
+        ("other", None, "own:other"),
+        ("gpt", None, "gpt"),
+        ("timm:resnet18", None, "timm:resnet18"),
+        (None, "x.y:z", "own:x.y:z"),
+        ("x.y:z", None, "own:x.y:z"),  # registered by the line above
     ):
-        found = registered.resolve(workload, factory)
-        assert (found, found.kind) == (name, kind)
+        assert registered.resolve(workload, factory) == name
+    paths = {"own:mine": "a.b:make", "own:other": "c:d.e", "own:x.y:z": "x.y:z"}
+    assert {name: registered.factory_path(name) for name in paths} == paths
     for workload, factory, says in (
-        ("unheard-of", None, "known: gpt, receipts, mine, other, hf:CONFIG, timm:MODEL"),
-        ("x.y:z", None, "write --workload x.y:z"),
+        (
+            "unheard-of",
+            None,
+            "known: gpt, receipts, mine, other, x.y:z, hf:CONFIG, timm:MODEL, own:NAME",
+        ),
+        ("own:unheard-of", None, "unknown workload 'own:unheard-of'"),
+        ("p.q:r", None, "write --workload p.q:r"),
         (None, "x.y", "expected package.module:function"),
         ("gpt", "x.y:z", "give either"),
         (None, None, "give either"),
@@ -173,9 +182,18 @@ def test_a_factory_in_a_module_called_hf_is_a_factory(
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv(registered.VARIABLE, "mine=hf:make")
     for name in (registered.resolve(None, "hf:make"), registered.resolve("mine", None)):
-        own = safety.own_model(name, StudySpec(), _unheard)
+        own = safety.own_model(StudySpec(workload=OwnSettings(name=name)), _unheard)
         assert isinstance(own.build(), factories.Net)
     sys.modules.pop("hf")
+
+
+def test_a_factory_that_is_not_registered_here_is_one_line() -> None:
+    with pytest.raises(
+        InputError, match=r"own:a.b:c is not registered here; set RECOMPUTE_WORKLOADS=a.b:c"
+    ):
+        registered.factory_path("own:a.b:c")
+    with pytest.raises(InputError, match=r"set RECOMPUTE_WORKLOADS=gone=package\.module:function"):
+        registered.factory_path("own:gone")
 
 
 @pytest.mark.parametrize("text", ["mine", "mine=a.b", "=a:b", "mine=hf:LlamaConfig?x=1"])
@@ -195,7 +213,7 @@ def test_installed_packages_register_by_entry_point(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[recompute_workloads]\ntheirs = their.models:make\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert registered.resolve("theirs", None) == "their.models:make"
+    assert registered.factory_path(registered.resolve("theirs", None)) == "their.models:make"
 
 
 def test_settings_are_yaml_values() -> None:
@@ -257,7 +275,7 @@ TINY = (
 def test_models_of_transformers_are_built_from_a_configuration(
     name: str, blocks: tuple[str, ...]
 ) -> None:
-    own = hf_model(name, 0, CPU)
+    own = hf_model(OwnSettings(name=name), 0, CPU)
     assert own.inputs["input_ids"].shape == (2, 8)
     model = own.build()
     assert repeated(model) == blocks
@@ -269,14 +287,14 @@ def test_models_of_transformers_are_built_from_a_configuration(
 
 def test_dropout_of_a_transformer_is_a_condition() -> None:
     name = "hf:GPT2Config?n_layer=2&n_embd=16&n_head=2&vocab_size=50&batch=1&seq_len=8"
-    found = check(hf_model(name, 0, CPU), StudySpec(), ("transformer.h.1",))
+    found = check(hf_model(OwnSettings(name=name), 0, CPU), StudySpec(), ("transformer.h.1",))
     assert found.report.verdict in ("legal", "no_saving")
     assert "the loss is the output's own" in found.notes
     assert "rng_preserved" in {reason.code for reason in found.report.conditions}
 
 
 def test_weights_are_the_same_after_the_same_seed() -> None:
-    one, two = (hf_model(f"hf:LlamaConfig?{TINY}", 3, CPU).build() for _ in range(2))
+    one, two = (hf_model(OwnSettings(name=f"hf:LlamaConfig?{TINY}"), 3, CPU).build() for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
 
 
@@ -286,7 +304,6 @@ def test_weights_are_the_same_after_the_same_seed() -> None:
         ("hf:LlammaConfig", "transformers has no configuration 'LlammaConfig'"),
         ("hf:AutoModel", "transformers has no configuration 'AutoModel'"),
         ("hf:LlamaConfig?hiden_size=256", "LlamaConfig has no setting 'hiden_size'"),
-        ("hf:LlamaConfig?batch=0", "batch: expected a whole number above 0, got 0"),
         ("hf:BertConfig?seq_len=1000", "seq_len 1000 is above max_position_embeddings 512"),
         ("hf:ViTConfig", "no language-model head"),
         ("hf:LlamaConfig?num_hidden_layers=800", "billion parameters.* this machine has"),
@@ -294,26 +311,32 @@ def test_weights_are_the_same_after_the_same_seed() -> None:
 )
 def test_a_configuration_that_cannot_be_is_one_line(name: str, says: str) -> None:
     with pytest.raises(InputError, match=says) as raised:
-        hf_model(name, 0, CPU)
+        hf_model(OwnSettings(name=name), 0, CPU)
     assert "\n" not in str(raised.value)
 
 
 def test_a_model_whose_check_cannot_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     name = f"hf:LlamaConfig?{TINY}"
-    weights = 4 * sum(parameter.numel() for parameter in hf_model(name, 0, CPU).build().parameters())
+    weights = 4 * sum(
+        parameter.numel() for parameter in hf_model(OwnSettings(name=name), 0, CPU).build().parameters()
+    )
     memory = SimpleNamespace(total=30 * weights)  # more than 30 copies are held, as was measured
     monkeypatch.setattr("psutil.virtual_memory", lambda: memory)
-    with pytest.raises(InputError, match=r"a check takes about .* and this machine has"):
-        hf_model(name, 0, CPU)
+    hf_model(OwnSettings(name=name), 0, CPU)
+    with pytest.raises(InputError, match=r"a check takes at least .* and this machine has"):
+        hf_model(OwnSettings(name=name), 0, CPU, CHECK_COPIES)
+    memory.total = 3 * weights
+    with pytest.raises(InputError, match=r"an update takes at least .* and this machine has"):
+        hf_model(OwnSettings(name=name), 0, CPU)
 
 
 def test_models_of_timm_are_built_by_name() -> None:
-    own = timm_model("timm:test_vit?img_size=32&num_classes=5&batch=3", 0, CPU)
+    own = timm_model(OwnSettings(name="timm:test_vit?img_size=32&num_classes=5&batch=3"), 0, CPU)
     assert own.inputs[0].shape == (3, 3, 32, 32)
     found = check(own, StudySpec())
     assert found.report.verdict in ("legal", "no_saving")
     assert all(one.block.startswith("blocks.") for one in found.report.blocks)
-    wide = timm_model("timm:test_vit?img_size=[32,64]&num_classes=5", 0, CPU)
+    wide = timm_model(OwnSettings(name="timm:test_vit?img_size=[32,64]&num_classes=5"), 0, CPU)
     assert wide.inputs[0].shape == (2, 3, 32, 64)
     assert wide.build()(*wide.inputs).shape == (2, 5)
 
@@ -326,7 +349,7 @@ def test_models_of_timm_are_built_by_name() -> None:
         ("test_vit?in_chans=none", "in_chans: expected a whole number above 0, got 'none'"),
         ("test_vit?img_size=[32,32,32]", "img_size: expected one size or two"),
         ("test_vit?img_size=[32,a]", "img_size: expected a whole number above 0, got 'a'"),
-        ("test_vit?img_size={a: 1}", "img_size: expected a whole number above 0"),
+        ("test_vit?img_size={a:1}", "img_size: expected a whole number above 0"),
         ("test_vit?patch_size=0", "timm:test_vit.patch_size=0: "),
         ("resnet10t?img_size=32", "img_size"),
         ("vit_small_patch14_dinov2?depth=1&img_size=28", "no classes of its own; set .num_classes"),
@@ -334,12 +357,14 @@ def test_models_of_timm_are_built_by_name() -> None:
 )
 def test_a_model_of_timm_that_cannot_be_is_one_line(name: str, says: str) -> None:
     with pytest.raises(InputError, match=says) as raised:
-        timm_model(f"timm:{name}", 0, CPU)
+        timm_model(OwnSettings(name=f"timm:{name}"), 0, CPU)
     assert "\n" not in str(raised.value)
 
 
 def test_batch_norm_is_refused_with_what_is_free_of_it() -> None:
-    found = check(timm_model("timm:resnet10t?batch=2", 0, CPU), StudySpec(), ("layer1.0",))
+    found = check(
+        timm_model(OwnSettings(name="timm:resnet10t?batch=2"), 0, CPU), StudySpec(), ("layer1.0",)
+    )
     assert found.report.verdict == "illegal"
     assert "running statistics" in found.report.reasons[0].sentence
     assert "in the refused ones conv1" in found.notes[-1]
@@ -348,4 +373,4 @@ def test_batch_norm_is_refused_with_what_is_free_of_it() -> None:
 def test_a_missing_library_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs timm, .*pip install -r requirements-models.txt"):
-        timm_model("timm:resnet18", 0, CPU)
+        timm_model(OwnSettings(name="timm:resnet18"), 0, CPU)

@@ -2,7 +2,8 @@
 
 import torch
 
-from recompute_core.spec import GptSettings, OptimizerSettings, ReceiptsSettings
+from recompute_core.settings import GptSettings, ReceiptsSettings
+from recompute_core.spec import OptimizerSettings
 from recompute_core.workloads import gpt
 from recompute_core.workloads.device import cast
 from recompute_core.workloads.receipts import build_blank

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from recompute_core.errors import InputError
-from recompute_core.spec import ReceiptsSettings
+from recompute_core.settings import ReceiptsSettings
 from recompute_core.workloads.receipts import (
     LABELS,
     Dataset,

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from recompute_core.errors import InputError
-from recompute_core.spec import ReceiptsSettings
+from recompute_core.settings import ReceiptsSettings
 from recompute_core.workloads.receipts import LABELS, build, check_images
 from recompute_core.workloads.receipts.manifest import load_grey, read_manifest
 

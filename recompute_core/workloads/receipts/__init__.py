@@ -8,7 +8,7 @@ does when the set has to be made.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...spec import ReceiptsSettings
+from ...settings import ReceiptsSettings
 from .cache import dataset_ready
 from .dataset import Dataset, ensure_dataset
 from .labels import LABELS

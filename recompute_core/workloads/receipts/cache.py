@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ...errors import InputError
-from ...spec import Frozen
+from ...settings import Frozen
 
 VERSION = 1
 """Raised whenever a change to the drawing, the photos or the split changes any byte."""

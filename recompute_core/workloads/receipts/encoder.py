@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...spec import ReceiptsSettings
+from ...settings import ReceiptsSettings
 from .labels import LABELS
 
 STRIDE = 16

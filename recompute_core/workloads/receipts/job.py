@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...spec import ReceiptsSettings
+from ...settings import ReceiptsSettings
 from ..job import Job
 from .dataset import choose_batch, ensure_dataset
 from .encoder import Encoder, token_count

@@ -1,0 +1,226 @@
+"""Somebody's own model as a workload of a study: what a look finds, its job, its estimate, a verdict."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from recompute_core import run_study
+from recompute_core.errors import InputError
+from recompute_core.estimating import estimate
+from recompute_core.settings import Anatomy, OwnSettings
+from recompute_core.spec import StudySpec
+from recompute_core.studies.admission import admit
+from recompute_core.studies.looking import looked_up
+from recompute_core.workloads import build, build_blank, registered
+from recompute_core.workloads.device import cast
+from recompute_core.workloads.job import Job, called_with, named_tensors
+from recompute_core.workloads.others import anatomy_of_blocks, look
+
+SMALL = "num_hidden_layers=2&hidden_size=32&num_attention_heads=2&vocab_size=50&seq_len=16&batch=2"
+LLAMA = f"hf:LlamaConfig?{SMALL}&intermediate_size=48&num_key_value_heads=2"
+BERT = f"hf:BertConfig?{SMALL}&intermediate_size=64"
+QUICK = {"timing": {"min_pairs": 3, "max_pairs": 3, "budget_s": 0}}
+
+
+def _seen(name: str) -> OwnSettings:
+    return look(OwnSettings(name=name))
+
+
+# --- what a look finds --------------------------------------------------------------------------------
+
+
+def test_the_parts_of_known_models() -> None:
+    llama = _seen(LLAMA).anatomy
+    assert llama == Anatomy(
+        names=("model.layers.0", "model.layers.1"),
+        norms=("input_layernorm", "post_attention_layernorm"),
+        attention="self_attn",
+        mlp="mlp",
+        matmuls=(
+            *(f"self_attn.{one}_proj" for one in "qkvo"),
+            *(f"mlp.{one}_proj" for one in ("gate", "up", "down")),
+        ),
+        others=("mlp.act_fn",),
+    )
+    bert = _seen(BERT).anatomy
+    assert bert is not None
+    assert (bert.attention, bert.mlp) == ("attention", "")
+    assert bert.norms == ("attention.output.LayerNorm", "output.LayerNorm")
+    vit = _seen("timm:test_vit?img_size=32&num_classes=5").anatomy
+    assert vit is not None
+    assert (vit.norms, vit.attention, vit.mlp) == (("norm1", "norm2"), "attn", "mlp")
+
+
+class Odd(nn.Module):
+    """A block whose parts differ from the next one's."""
+
+    def __init__(self, second: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4)
+        self.attention = nn.Sequential(nn.Linear(4, 4))
+        self.handoff = nn.Linear(4, 4)
+        if second:
+            self.ffn = nn.Sequential(nn.Linear(4, 4))
+
+
+def test_only_what_all_blocks_have_is_a_part() -> None:
+    model = nn.ModuleList([Odd(True), Odd(False)])
+    found = anatomy_of_blocks(("0", "1"), dict(model.named_modules()))
+    assert (found.norms, found.attention, found.mlp) == (("norm",), "attention", "")
+    assert found.matmuls == ("attention.0", "handoff")
+    alone = anatomy_of_blocks(("0",), dict(model.named_modules()))
+    assert alone.mlp == "ffn"
+
+
+def test_blocks_that_are_asked_for_are_looked_up() -> None:
+    found = look(OwnSettings(name=LLAMA, blocks=("model.layers.1",))).anatomy
+    assert found is not None
+    assert found.names == ("model.layers.1",)
+    with pytest.raises(InputError, match=r"no module 'gone'; repeated modules are model\.layers\.0"):
+        look(OwnSettings(name=LLAMA, blocks=("gone",)))
+
+
+def test_a_process_of_its_own_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:everything")
+    spec = looked_up(StudySpec(workload=OwnSettings(name="own:mine")))
+    assert spec.workload == _seen("own:mine")
+    assert looked_up(spec) is spec
+    ours = StudySpec()
+    assert looked_up(ours) is ours
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("own:gone", "own:gone is not registered here; set RECOMPUTE_WORKLOADS=gone="),
+        ("own:lonely", "no module is repeated; name blocks with workload.blocks; the model has "),
+        ("own:fails", "raised RuntimeError: no such file"),
+        ("hf:LlammaConfig", "transformers has no configuration 'LlammaConfig'"),
+        (
+            "hf:LlamaConfig?attn_implementation=them/kernels",
+            "attn_implementation: expected one of eager",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_looked_at_is_one_line(
+    name: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    entries = (f"{one}=tests.workloads.factories:{one}" for one in ("lonely", "fails"))
+    monkeypatch.setenv(registered.VARIABLE, ",".join(entries))
+    with pytest.raises(InputError, match=says) as raised:
+        admit(StudySpec(workload=OwnSettings(name=name)), tmp_path)
+    assert "\n" not in str(raised.value)
+
+
+# --- its job ------------------------------------------------------------------------------------------
+
+
+def test_a_batch_by_name_is_a_batch(tmp_path: Path) -> None:
+    job = build(_seen(LLAMA), 0, tmp_path)
+    assert [name for name, _ in named_tensors(job.batch)] == ["input_ids", "labels"]
+    assert job.tokens == 32
+    output, loss = job.forward()
+    assert output.logits.shape == (2, 16, 50)
+    assert loss is output.loss
+    assert build(_seen(LLAMA), 0, tmp_path).batch_digest == job.batch_digest
+    assert build(_seen(LLAMA), 1, tmp_path).batch_digest != job.batch_digest
+    wide = cast(job, "bfloat16")
+    assert wide.batch["input_ids"].dtype == torch.long
+    assert {p.dtype for p in wide.model.parameters()} == {torch.bfloat16}
+
+
+def test_what_a_factory_draws_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:drawn")
+    seen = _seen("own:mine")
+    one, two, other = (build(seen, seed, tmp_path) for seed in (0, 0, 1))
+    assert one.batch_digest == two.batch_digest != other.batch_digest
+    weights = [torch.cat([p.flatten() for p in job.model.parameters()]) for job in (one, two, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_how_a_model_is_called() -> None:
+    one = torch.ones(1)
+    assert called_with((one, 2)) == ((one, 2), {})
+    assert called_with({"x": one}) == ((), {"x": one})
+    assert called_with(one) == ((one,), {})
+    nested = {"x": [one, {"mask": one}], "rate": 0.5}
+    assert [name for name, _ in named_tensors(nested)] == ["x/0", "x/1/mask"]
+    job = Job(nn.Identity(), nested, ("",), None)
+    doubled = job.with_batch(lambda t: t * 2)
+    assert doubled.batch["rate"] == 0.5
+    assert float(doubled.batch["x"][1]["mask"]) == 2.0
+
+
+class Tied(nn.Module):
+    """A weight used twice and a buffer that is a view's base."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4, bias=False)
+        self.second = nn.Linear(4, 4, bias=False)
+        self.second.weight = self.first.weight
+        self.first.weight.requires_grad_(False)
+        self.register_buffer("mask", torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x)) * self.mask
+
+
+def test_a_cast_keeps_ties_and_what_is_frozen() -> None:
+    job = Job(Tied(), (torch.ones(2, 4),), ("first",), None, loss=lambda out: out.sum())
+    model = cast(job, "bfloat16").model
+    assert model.get_parameter("first.weight") is model.get_parameter("second.weight")
+    assert not model.get_parameter("first.weight").requires_grad
+    assert model.get_buffer("mask").dtype == torch.bfloat16
+
+
+def test_an_estimate_takes_no_memory_and_agrees_with_the_real_model(tmp_path: Path) -> None:
+    for name in (LLAMA, "timm:test_vit?img_size=32&num_classes=5"):
+        seen, real = _seen(name), build(_seen(name), 0, tmp_path)
+        with FakeTensorMode():
+            fake = build_blank(seen, 0)
+        facts = [
+            [(key, p.shape, p.dtype, p.requires_grad) for key, p in job.model.named_parameters()]
+            for job in (real, fake)
+        ]
+        assert facts[0] == facts[1]
+        assert all(type(p.data).__name__ == "FakeTensor" for p in fake.model.parameters())
+
+
+# --- a study of it ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [LLAMA, BERT, "own:everything", "own:drawn"])
+def test_a_study_runs_to_a_verdict(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = (f"{one}=tests.workloads.factories:{one}" for one in ("everything", "drawn"))
+    monkeypatch.setenv(registered.VARIABLE, ",".join(entries))
+    result = run_study({"workload": name, "plans": ["every-block"], "threads": 1, **QUICK}, tmp_path)
+    (one,) = result.judged
+    assert result.status == "done"
+    assert result.verdict in ("adopt", "keep_original", "undecided")
+    assert one.candidate.state == "measured"
+    assert one.candidate.parity.bitwise
+    assert one.candidate.canary.caught
+    memory = one.candidate.memory
+    assert memory.candidate.saved_bytes < memory.plain.saved_bytes
+    blocks = one.candidate.blocks
+    assert {one.candidate.block_calls["candidate"][b] for b in blocks} == {2}
+    for plan, measured in (("none", memory.plain), ("every-block", memory.candidate)):
+        guess = estimate(result.spec, {}, plan)
+        assert guess.saved_bytes == measured.saved_bytes
+        assert measured.peak_bytes is not None
+        miss = abs(guess.peak_bytes - measured.peak_bytes)
+        assert miss < 0.02 * measured.peak_bytes + 20_000  # random states and scratch of kernels
+
+
+def test_batch_norm_of_a_residual_net_is_refused(tmp_path: Path) -> None:
+    result = run_study(
+        {"workload": "timm:resnet10t?batch=2", "plans": ["every-block"], **QUICK}, tmp_path
+    )
+    (one,) = result.judged
+    assert one.candidate.state == "refused"
+    assert "running statistics" in one.candidate.reasons[0]
