@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from recompute_core.reports.signers import load_signers
 from tests.reports.signing import ANN, BOB
 
 SECRET = "correct horse"
+ROOT = str(Path(__file__).parents[2])
 ANNS = fingerprint(ANN.public_key())
 
 
@@ -222,15 +224,18 @@ def test_every_command_has_an_example(run: Run) -> None:
 # --- at a terminal ---------------------------------------------------------------------------
 
 _CONTROLLING = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, "
+    "import fcntl, os, signal, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, "
     "[sys.executable, '-W', 'error', '-m', 'recompute_core', 'keys', *sys.argv[1:]])"
 )
 
 
 def at_a_terminal(folder: Path, words: list[str], *answers: tuple[str, str]) -> Done:
-    """A command at a terminal of its own: each answer is typed once its question stands there."""
+    """A command at a terminal of its own: each answer is typed once its question stands there.
+
+    Ctrl-C is typed until it is heard: Python loses one that comes just before it waits for a line.
+    """
     own, theirs = pty.openpty()
-    root = str(Path(__file__).parents[2])
     process = subprocess.Popen(
         [sys.executable, "-c", _CONTROLLING, *words],
         stdin=theirs,
@@ -238,24 +243,32 @@ def at_a_terminal(folder: Path, words: list[str], *answers: tuple[str, str]) -> 
         stderr=theirs,
         start_new_session=True,
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": root, "RECOMPUTE_HOME": str(folder / "home")},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": ROOT, "RECOMPUTE_HOME": str(folder / "home")},
     )
     os.close(theirs)
-    shown = b""
-    waiting = list(answers)
+    shown, waiting, typed = b"", list(answers), ""
     while True:
-        try:
-            piece = os.read(own, 4096)
-        except OSError:  # Linux says so when the other end is closed
-            piece = b""
-        if not piece:
-            break
-        shown += piece
-        if waiting and waiting[0][0].encode() in shown:
-            os.write(own, waiting.pop(0)[1].encode())
+        if select.select([own], [], [], 1.0)[0]:
+            piece = _read(own)
+            if not piece:
+                break
+            shown += piece
+            if waiting and waiting[0][0].encode() in shown:
+                typed = waiting.pop(0)[1]
+                os.write(own, typed.encode())
+        elif typed == "\x03":
+            os.write(own, typed.encode())
     os.close(own)
     assert not waiting
     return Done(process.wait(60), shown.decode(), "")
+
+
+def _read(terminal: int) -> bytes:
+    """What stands there; nothing once the other end is closed, which Linux calls an error."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
 
 
 FIRST, AGAIN = "Passphrase of the new key: ", "The same again: "
