@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -17,8 +16,7 @@ from torch.utils.checkpoint import (
 )
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """What is recomputed as one: a module, or modules that hand their result to the next."""
 
     modules: tuple[str, ...]

@@ -56,6 +56,8 @@ EARLY_STOP = {source.early_stop}
 
 
 def _tuple(items: tuple[str, ...]) -> str:
+    if len(items) == 1:
+        return f"({_quoted(items[0])},)"
     return "(\n" + "".join(f"    {_quoted(item)},\n" for item in items) + ")"
 
 

@@ -75,7 +75,8 @@ def _text(source: Source, option: Option, exported: Exported) -> str:
 \"\"\"What `torch.utils.checkpoint.checkpoint` is told.\"\"\"
 EVERY_N_LAYERS = {arguments["every_n_layers"]}
 """
-    body = f"{_FUNCTIONS}{tail}\n\n{constant}{checkpoint}"
+    functions = _FUNCTIONS.replace("TRAINER", _BEFORE_A_TRAINER if keep else _TRAINER)
+    body = f"{functions}{tail}\n\n{constant}{checkpoint}"
     head = f"# {source.line}\n#\n{remarks(exported)}# Written for {VERSION}.\n\n"
     return f"{head}{imports}{_IMPORTS}\n\n{body}"
 
@@ -97,8 +98,7 @@ from torch.utils.checkpoint import (
 _FUNCTIONS = """def apply_plan(model: PreTrainedModel) -> None:
     \"\"\"Recompute in backward, from now on.
 
-    With a Trainer, instead: TrainingArguments(activation_checkpointing=True,
-    activation_checkpointing_kwargs={**ARGUMENTS, "every_n_layers": EVERY_N_LAYERS}).
+    TRAINER
     \"\"\"
     model.activation_checkpointing_enable(ARGUMENTS, every_n_layers=EVERY_N_LAYERS)
 
@@ -108,6 +108,11 @@ def remove_plan(model: PreTrainedModel) -> None:
     model.activation_checkpointing_disable()
     model.disable_input_require_grads()
 """
+
+
+_TRAINER = """With a Trainer, instead: TrainingArguments(activation_checkpointing=True,
+    activation_checkpointing_kwargs={**ARGUMENTS, "every_n_layers": EVERY_N_LAYERS})."""
+_BEFORE_A_TRAINER = "With a Trainer: before it is made; its arguments cannot hold a function."
 
 
 def _selective() -> str:
