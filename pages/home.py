@@ -5,7 +5,7 @@ import streamlit as st
 from pages._parts import chrome, markup
 from pages._parts.data import get_store, snapshot
 from pages._parts.picture import describe, picture, points
-from pages._parts.words import MB_NOTE, device_line, shapes_line, standing, when
+from pages._parts.words import MB_NOTE, device_line, shapes_line, standing, when, workload_label
 from recompute_core.spec import Thresholds, parse_spec, preset
 from recompute_core.studies.store import StudyRow
 
@@ -66,10 +66,11 @@ def _how_to_read() -> None:
 
 
 def _running(row: StudyRow) -> None:
+    what = workload_label(row.spec.workload.name)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(
             markup.strip(
-                f"{row.status.capitalize()} now: {row.spec.workload.name} at {shapes_line(row.spec)}.",
+                f"{row.status.capitalize()} now: {what} at {shapes_line(row.spec)}.",
                 "plain",
             ),
             width="content",
@@ -95,8 +96,9 @@ def _latest(row: StudyRow) -> None:
 
 
 def _unfinished(row: StudyRow) -> None:
+    what = workload_label(row.spec.workload.name)
     st.subheader("The latest study", anchor=False)
-    st.html(markup.strip(f"{standing(row).capitalize()}: {row.spec.workload.name}.", "plain"))
+    st.html(markup.strip(f"{standing(row).capitalize()}: {what}.", "plain"))
     st.page_link("live.py", label="See how far it came", query_params={"study": row.id})
 
 

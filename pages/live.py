@@ -10,7 +10,15 @@ from pages._parts import chrome, markup, progress
 from pages._parts.data import Snapshot, get_store, snapshot, speed
 from pages._parts.pairs import pairs_chart
 from pages._parts.picture import describe, not_measured, picture, points
-from pages._parts.words import MB_NOTE, STATUS_SENTENCES, count, duration, literal, plan_label
+from pages._parts.words import (
+    MB_NOTE,
+    STATUS_SENTENCES,
+    count,
+    duration,
+    literal,
+    plan_label,
+    workload_label,
+)
 from recompute_core.errors import InputError, StoreError
 from recompute_core.studies.forecast import forecast
 from recompute_core.studies.launch import resume
@@ -84,7 +92,8 @@ def _cancel(study: str) -> None:
 
 def _standing(found: Snapshot, board: list[progress.GridCell], done: int, total: int) -> str:
     row = found.row
-    what = row.spec.workload.name
+    name = row.spec.workload.name
+    what = workload_label(name)
     if row.cancel:
         return f"Cancelling {what}: stopping after what is being written."
     if row.status == "queued":
@@ -97,7 +106,7 @@ def _standing(found: Snapshot, board: list[progress.GridCell], done: int, total:
         return f"Starting {what}: torch is being loaded in a process of its own."
     if making := progress.preparing(found.events):
         return f"Once on this machine, {making}."
-    expected = forecast(row.spec, speed(get_store(), what))
+    expected = forecast(row.spec, speed(get_store(), name))
     left = progress.seconds_left(row.spec, board, found.cells, expected.seconds)
     spent = progress.elapsed_s(found.events, time.time())
     still = "" if left is None else f", about {duration(left)} left (estimated)"

@@ -91,7 +91,7 @@ def _choices() -> ask.Choices | None:
 def _drop_wild_numbers() -> None:
     """Take out of the address what no number field can hold, such as 1e400."""
     for key in list(st.query_params):
-        if any(ask.is_wild(text) for text in st.query_params.get_all(key)):
+        if key != "model" and any(map(ask.is_wild, st.query_params.get_all(key))):
             del st.query_params[key]
 
 

@@ -21,7 +21,7 @@ from recompute_core.studies.store import Store, StudyRow
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
 from .palette import Palette, palette_of
-from .words import count, device_line, literal, shapes_line, standing, when, when_short
+from .words import count, device_line, literal, shapes_line, standing, when, when_short, workload_label
 
 Given = ParamSpec("Given")
 _LAUNCHED = "launched last"
@@ -87,7 +87,7 @@ def _picker(store: Store, unknown: str | None) -> None:
 
 def picker_label(row: StudyRow) -> str:
     """`gpt, 29 Nov 16:47, adopt`."""
-    return f"{row.spec.workload.name}, {when_short(row.created_at)}, {standing(row)}"
+    return f"{workload_label(row.spec.workload.name)}, {when_short(row.created_at)}, {standing(row)}"
 
 
 @st.fragment(run_every=3)
@@ -117,7 +117,8 @@ def device_words(store: Store) -> tuple[bool, str]:
     if running is None:
         return bool(waiting), f"Starting, {waiting} waiting" if waiting else "Device: idle"
     done = sum(cell.state != "running" for cell in store.cells(running.id))
-    text = f"Measuring {running.spec.workload.name}, {done} of {total_cells(running.spec)} cells"
+    what = workload_label(running.spec.workload.name)
+    text = f"Measuring {what}, {done} of {total_cells(running.spec)} cells"
     return True, f"{text}, {waiting} waiting" if waiting else text
 
 

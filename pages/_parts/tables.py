@@ -10,7 +10,7 @@ from recompute_core.results import Gap, Judged, Measured, Reason, StudyResult
 from recompute_core.studies.store import StudyRow
 
 from .palette import GLYPHS, STORED_MARK
-from .words import KINDS, VERDICTS, plan_label, shapes_line, standing, when
+from .words import KINDS, VERDICTS, plan_label, shapes_line, standing, when, workload_label
 
 
 def studies_table(rows: Sequence[StudyRow]) -> pd.DataFrame:
@@ -18,7 +18,7 @@ def studies_table(rows: Sequence[StudyRow]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "Verdict": [_standing(row) for row in rows],
-            "Workload": [row.spec.workload.name for row in rows],
+            "Workload": [workload_label(row.spec.workload.name) for row in rows],
             "Shapes": [shapes_line(row.spec) for row in rows],
             "Plans": [", ".join(plan_label(plan) for plan in row.spec.plans) for row in rows],
             "Started": [when(row.created_at) for row in rows],

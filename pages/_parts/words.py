@@ -77,6 +77,13 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def workload_label(name: str) -> str:
+    """A workload's name without the settings of another's model: `hf:LlamaConfig (4 settings)`."""
+    what, _, query = name.partition("?")
+    short = what if len(what) <= 40 else f"{what[:39]}…"
+    return f"{short} ({count(query.count('&') + 1, 'setting')})" if query else short
+
+
 def millions(number: int) -> str:
     return f"{number / 1e6:.1f} M" if number >= 100_000 else f"{number:,}"
 

@@ -5,6 +5,7 @@ and two sizes of ours, `batch` and `seq_len`. What is not set keeps the configur
 what has a language-model head: masked (BERT), causal (Llama, GPT-2), sequence to sequence (T5).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -65,7 +66,9 @@ def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = ST
     def placed() -> Any:
         if device.type == "meta":
             with device:
-                return make()
+                model = make()
+            model.forward = _unpacked(library, model.forward)
+            return model
         return make() if device.type == "cpu" else make().to(device)
 
     return OwnModel(
@@ -77,6 +80,24 @@ def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = ST
         batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} sequences of {length} seeded "
         "token ids, which are their own labels",
     )
+
+
+def _unpacked(library: Any, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward that knows, without reading values, that no sequences of our batches are packed.
+
+    Without values transformers takes them for packed, and makes masks that the real model does not.
+    """
+    masks = library.masking_utils
+
+    def unpacked(*args: Any, **kwargs: Any) -> Any:
+        finds = masks.find_packed_sequence_indices
+        masks.find_packed_sequence_indices = lambda *_, **__: None
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            masks.find_packed_sequence_indices = finds
+
+    return unpacked
 
 
 def _config(name: str, library: Any, what: str, settings: dict[str, Any]) -> Any:
