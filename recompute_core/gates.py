@@ -21,6 +21,7 @@ from .results import (
     ParityPassed,
     Proven,
     Refused,
+    Rollback,
     Verdict,
 )
 from .spec import Thresholds
@@ -78,13 +79,15 @@ def parity_gate(parity: ParityPassed | ParityFailed | None, thresholds: Threshol
         sentence = sentence[0].upper() + sentence[1:]
         if gap is not None and gap <= threshold:  # the relative gap is what failed: show that one
             threshold, gap = thresholds.relative_gap, parity.largest_relative_gap
+    elif isinstance(parity, ParityFailed) and parity.stuck is not None:
+        sentence = stuck_sentence(parity.stuck, parity.noise_floor)
     elif parity.bitwise:
         sentence = "Every compared tensor is bitwise equal."
     else:
         sentence = f"Largest relative gap {parity.largest_relative_gap:.2g}."
     return Gate(
         id="gradient_parity",
-        outcome="fail" if failures else "pass",
+        outcome="fail" if failures or (isinstance(parity, ParityFailed) and parity.stuck) else "pass",
         threshold=threshold,
         observed=gap,
         ci95=None if gap is None else (gap, gap),
@@ -98,6 +101,18 @@ def gap_words(gap: Gap) -> str:
     if gap.problem is not None:
         return f"{what}: {gap.problem}"
     return f"{what}: relative gap {gap.relative:.2g}, absolute {gap.absolute:.2g}"
+
+
+def stuck_sentence(rollback: Rollback, noise_floor: float | None) -> str:
+    """What is left of a plan that was taken off, for a rollback that failed."""
+    gaps = rollback.beyond(noise_floor)
+    found = [
+        *(f"{name} is not as it was" for name in rollback.left),
+        *(f"{name} is not called as in plain" for name in rollback.replayed),
+        *map(gap_words, gaps),
+    ]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"Taking the plan off does not give plain back: {found[0]}{more}."
 
 
 _PARTS = {

@@ -9,7 +9,7 @@ integers, times are seconds. A counter that a device lacks is None, with the rea
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
 from .intervals import Interval, median, median_interval
 from .spec import Region, StudySpec, Thresholds
@@ -30,6 +30,68 @@ class Record(BaseModel):
 
 
 # --- reference and noise ---------------------------------------------------------------------
+
+
+class SourceRevision(Record):
+    """Which text of a class or a function was run: its own lines, not what they call."""
+
+    name: str
+    """Module and qualified name, e.g. `my_models.net.Block`."""
+    file: str | None
+    """Name of its file without folders, which may name people."""
+    sha256: str | None
+    """Of its source as UTF-8; None where there is none."""
+    no_source: str | None = None
+    """Why there is no source."""
+    library: str | None = None
+    """Installed package that it comes from; None for code that is not installed."""
+    version: str | None = None
+    """That package's version."""
+
+
+class Revisions(Record):
+    """The code of the model, as far as a digest of source can tell."""
+
+    model: str
+    """Name of the model's own class."""
+    factory: str | None = None
+    """What makes the model, `package.module:function`, where that is somebody's own."""
+    sources: tuple[SourceRevision, ...]
+    """The model's class, the module classes inside the candidate blocks, those they inherit from, and
+    the factory; by name."""
+    git_commit: str | None = None
+    """Commit that holds the file of the factory, or else of the model's class. None for installed code
+    and outside any repository."""
+    git_changed: bool | None = None
+    """Whether that file differs from the commit."""
+
+
+class BatchTensor(Record):
+    """One tensor of the fixed batch."""
+
+    name: str
+    """Its place in the batch: `0`, `input_ids`, `0/mask`."""
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class OptimizerUsed(Record):
+    """The optimizer of the fixed update."""
+
+    name: str
+    """Its class."""
+    settings: dict[str, float | int | bool | str | tuple[float, ...] | None]
+    state_digest: str
+    """SHA-256 over the names and bytes of its state's tensors after the update."""
+
+
+class RngUsed(Record):
+    """Where the random numbers of the fixed update come from."""
+
+    policy: Literal["preserve", "ignore"]
+    """What a replay does: draws under the random state of the first forward, or does not."""
+    seed: int
+    """Given to torch on every device, NumPy and `random` right before the update."""
 
 
 class Reference(Record):
@@ -53,6 +115,12 @@ class Reference(Record):
     how many positions a parameter sees."""
     blocks: tuple[str, ...]
     """FQNs of the candidate blocks, in the order of forward."""
+    revisions: Revisions | None = None
+    """The code that was run; None: not recorded (by an earlier version), as are the three below."""
+    optimizer: OptimizerUsed | None = None
+    rng: RngUsed | None = None
+    batch: tuple[BatchTensor, ...] | None = None
+    """Shapes and types of the batch's tensors."""
 
 
 class Gap(Record):
@@ -201,6 +269,50 @@ class Canary(Record):
 # --- parity ----------------------------------------------------------------------------------
 
 
+NOISE_VARIES = 4
+"""Plain against plain, drawn twice on a device that does not repeat itself, differs by such a factor."""
+
+
+class Rollback(Record):
+    """The plan put on a fresh model and taken off again, then the fixed update: is it plain's?"""
+
+    compared: Annotated[int, Field(ge=1)]
+    """How many tensors were compared with the reference."""
+    off: tuple[Gap, ...] = ()
+    """Those of them that are not bitwise equal."""
+    left: tuple[str, ...] = ()
+    """What the plan left on the model: `blocks.0._call_impl`, an attribute that was not there before or
+    is another now."""
+    replayed: tuple[str, ...] = ()
+    """FQNs of the modules that were not called as often as in plain, or still under the plan."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def bitwise(self) -> bool:
+        return not self.off
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def largest_relative_gap(self) -> float | None:
+        """Largest relative gap of any compared tensor; None when one could not be compared."""
+        return _largest([0.0, *(gap.relative for gap in self.off)])
+
+    def beyond(self, noise_floor: float | None) -> tuple[Gap, ...]:
+        """The tensors that noise does not explain, worst first: with a floor of 0 or None, all that are
+        off."""
+        allowed = NOISE_VARIES * (noise_floor or 0.0)
+        found = [
+            gap
+            for gap in self.off
+            if gap.part == "rng" or gap.relative is None or not gap.relative <= allowed
+        ]
+        return tuple(sorted(found, key=_badness, reverse=True))
+
+    def is_plain(self, noise_floor: float | None) -> bool:
+        """Whether nothing of the plan is left."""
+        return not (self.left or self.replayed or self.beyond(noise_floor))
+
+
 class _Parity(Comparison):
     noise_floor: float | None
     """Largest relative gap of plain against plain."""
@@ -211,17 +323,41 @@ class _Parity(Comparison):
 
 
 class ParityPassed(_Parity):
-    """Proof that the recomputed update equals plain's within the declared tolerance."""
+    """Proof that the recomputed update equals plain's within the declared tolerance, and that plain is
+    plain again once the plan is taken off."""
 
     passed: Literal[True] = True
+    rollback: Rollback | None = None
+    """None: not recorded, by an earlier version. Nothing is measured any more without it."""
+
+    @model_validator(mode="after")
+    def _is_rolled_back(self) -> "ParityPassed":
+        if self.rollback is not None and not self.rollback.is_plain(self.noise_floor):
+            raise ValueError("rollback: what is left after taking the plan off is not plain")
+        return self
 
 
 class ParityFailed(_Parity):
-    """The recomputed update differs; nothing more is measured of this candidate."""
+    """The recomputed update differs, or the plan cannot be taken off; nothing more is measured of this
+    candidate."""
 
     passed: Literal[False] = False
     failed: tuple[Gap, ...]
-    """The tensors outside the tolerance, worst first."""
+    """The tensors outside the tolerance, worst first; empty when it is the rollback that failed."""
+    rollback: Rollback | None = None
+    """None: not tried, as the recomputed update differs."""
+
+    @property
+    def stuck(self) -> Rollback | None:
+        """The rollback, where it failed."""
+        failed = self.rollback is not None and not self.rollback.is_plain(self.noise_floor)
+        return self.rollback if failed else None
+
+    @model_validator(mode="after")
+    def _says_why(self) -> "ParityFailed":
+        if not self.failed and self.stuck is None:
+            raise ValueError("a parity that failed names a tensor or what is left of the plan")
+        return self
 
 
 Parity = Annotated[ParityPassed | ParityFailed, Field(discriminator="passed")]
@@ -280,6 +416,11 @@ class Memory(Record):
     """Largest resident set of the measuring process."""
     peak_at: PeakAt | None = None
     timeline: Timeline | None = None
+    trace: str | None = None
+    """Name of the file in the study's folder that holds the profiler's events of the update, in Chrome's
+    format and gzipped."""
+    trace_digest: str | None = None
+    """`sha256:` of that file."""
     not_measured: dict[str, str] = {}
     """For each figure that is None: why this device cannot give it."""
 

@@ -1,19 +1,22 @@
-"""Reference, noise floor, canary and parity: does a recomputed update equal plain's?"""
+"""Reference, noise floor, canary and parity: does a recomputed update equal plain's?
+
+Parity includes the way back: a plan that cannot be taken off again has not passed.
+"""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from ..meters.estimate import is_replaying
 from ..plans.apply import Call, Happened, Wrap, applied, happening, recompute
 from ..plans.names import Regions
-from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed
+from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed, Rollback
 from ..spec import CheckpointSettings, Region, StudySpec
 from ..workloads.job import Job
-from .snapshot import Snapshot, compare, fixed_update
+from .snapshot import Observed, Snapshot, compare, fixed_update
 
 Build = Callable[[], Job]
 """Makes a fresh job; every update starts from one."""
@@ -76,14 +79,12 @@ def check_parity(
 ) -> Parity:
     """The plan's update against the reference, under the thresholds declared in `spec`.
 
-    `plain_calls` are the forward calls of each block in the reference. Raises RuntimeError when the
-    plan did not recompute what it says: a region was not replayed, or a block outside them was.
+    After it has passed, the plan is put on once more and taken off again, and what is left must be
+    plain. `plain_calls` are the forward calls of each block in the reference. Raises RuntimeError when
+    the plan did not recompute what it says: a region was not replayed, or a block outside them was.
     """
-    job = build()
+    found, happened = _under_the_plan(build(), spec, regions)
     named = {name for region in regions for name in region.modules}
-    put_on = partial(applied, job.model, regions, spec.checkpoint)
-    with happening() as happened:
-        found = fixed_update(job, spec.optimizer, spec.seed, put_on)
     _check_regions(happened, regions)
     _check_left_alone(found.block_calls, {k: v for k, v in plain_calls.items() if k not in named})
     comparison = Comparison(gaps=compare(reference, found.tensors))
@@ -94,7 +95,78 @@ def check_parity(
         "block_calls": found.block_calls,
         "flops": found.flops,
     }
-    return ParityFailed(failed=failed, **facts) if failed else ParityPassed(**facts)
+    if failed:
+        return ParityFailed(failed=failed, **facts)
+    del found
+    rollback = check_rollback(build(), spec, reference, regions, plain_calls)
+    if not rollback.is_plain(noise_floor):
+        return ParityFailed(failed=(), rollback=rollback, **facts)
+    return ParityPassed(rollback=rollback, **facts)
+
+
+def _under_the_plan(job: Job, spec: StudySpec, regions: Regions) -> tuple[Observed, Happened]:
+    put_on = partial(applied, job.model, regions, spec.checkpoint)
+    with happening() as happened:
+        return fixed_update(job, spec.optimizer, spec.seed, put_on), happened
+
+
+def check_rollback(
+    job: Job, spec: StudySpec, reference: Snapshot, regions: Regions, plain_calls: dict[str, int]
+) -> Rollback:
+    """The plan put on a fresh job and taken off again, then the fixed update against the reference.
+
+    Equal tensors alone would not show a plan that is still on, as a recomputed update has them too: so
+    what each module carries and how often it is called are compared as well.
+    """
+    before = _belongings(job.model)
+    with applied(job.model, regions, spec.checkpoint):
+        pass
+    left = _changes(before, _belongings(job.model))
+    with happening() as happened:
+        found = fixed_update(job, spec.optimizer, spec.seed)
+    gaps = compare(reference, found.tensors)
+    again = [name for name, calls in plain_calls.items() if found.block_calls[name] != calls]
+    again += [name for region in happened.replays for name in region.modules]
+    return Rollback(
+        compared=len(gaps),
+        off=tuple(gap for gap in gaps if not gap.bitwise),
+        left=left,
+        replayed=tuple(dict.fromkeys(again)),
+    )
+
+
+Belongings = dict[str, dict[str, Any]]
+"""By module, what its instance carries: attributes, and what lies in those that are mappings."""
+
+
+def _belongings(model: nn.Module) -> Belongings:
+    return {
+        name: {
+            place: held
+            for attribute, value in vars(module).items()
+            for place, held in _held(attribute, value).items()
+        }
+        for name, module in model.named_modules()
+    }
+
+
+def _held(attribute: str, value: Any) -> dict[str, Any]:
+    """An attribute and, as hooks, parameters and buffers lie in mappings, what lies in it."""
+    inside = dict(value) if isinstance(value, dict) else {}
+    return {attribute: value} | {f"{attribute}[{key!r}]": held for key, held in inside.items()}
+
+
+def _changes(before: Belongings, after: Belongings) -> tuple[str, ...]:
+    """What is on one side alone, or another thing on the other: `blocks.0._call_impl`."""
+    nothing: dict[str, Any] = {}
+    missing = object()
+    return tuple(
+        f"{name}.{place}".lstrip(".")
+        for name in dict.fromkeys([*before, *after])
+        for place in dict.fromkeys([*before.get(name, nothing), *after.get(name, nothing)])
+        if before.get(name, nothing).get(place, missing)
+        is not after.get(name, nothing).get(place, missing)
+    )
 
 
 def _check_regions(happened: Happened, regions: Regions) -> None:

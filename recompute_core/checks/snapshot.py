@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..meters.flops import FORMULAS
 from ..plans.apply import Applied, Call, shadowed
-from ..results import Gap
+from ..results import BatchTensor, Gap, OptimizerUsed
 from ..spec import OptimizerSettings
 from ..workloads.job import Job, named_tensors, same_bits, tensors_digest
 from ..workloads.update import make_optimizer, seed_everything, update
@@ -40,6 +40,8 @@ class Observed:
     block_calls: dict[str, int]
     """Forward calls of each block, replays included, by FQN."""
     flops: int
+    optimizer: torch.optim.Optimizer
+    """After its step."""
 
 
 def fixed_update(
@@ -84,6 +86,30 @@ def fixed_update(
         tensors={key: _kept(tensor) for key, tensor in tensors.items()},
         block_calls=calls,
         flops=counter.get_total_flops(),
+        optimizer=optimizer,
+    )
+
+
+def describe_batch(job: Job) -> tuple[BatchTensor, ...]:
+    """The shape and type of every tensor of a job's batch."""
+    return tuple(
+        BatchTensor(name=name, shape=tuple(given.shape), dtype=str(given.dtype).removeprefix("torch."))
+        for name, given in named_tensors(job.batch)
+    )
+
+
+def describe_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> OptimizerUsed:
+    """The optimizer's class and settings, and a digest of its state, named by the model's parameters."""
+    state = [
+        (f"{name}/{part}", value)
+        for name, parameter in model.named_parameters()
+        for part, value in sorted(optimizer.state.get(parameter, {}).items())
+        if isinstance(value, Tensor)
+    ]
+    return OptimizerUsed(
+        name=type(optimizer).__name__,
+        settings=dict(optimizer.defaults),
+        state_digest=tensors_digest(sorted(state)),
     )
 
 

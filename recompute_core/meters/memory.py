@@ -8,6 +8,7 @@ CUDA and XPU: the allocator's own peak counters, reset before every update. MPS 
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from ..results import Memory, ParityPassed
 from ..workloads.device import synchronize
 from ..workloads.job import Job
 from ..workloads.update import Mark, allocate_state, state_tensors, storage_bytes, unmarked, update
+from .chrome import TraceNotKept, keep_trace
 from .marks import marked_blocks
 from .saved import SavedBytes
 from .timeline import MARK, Trace, peak_at, thin
@@ -26,12 +28,16 @@ Run = Callable[[Mark], object]
 
 
 def measure_memory(
-    job: Job, optimizer: torch.optim.Optimizer, applied: Applied, proof: ParityPassed
+    job: Job,
+    optimizer: torch.optim.Optimizer,
+    applied: Applied,
+    proof: ParityPassed,
+    trace: Path | None = None,
 ) -> Memory:
     """One update of `job` under the plan that `applied` puts on.
 
     `proof` is the parity that allows a figure to exist: the candidate's own, or for plain that of any
-    candidate it is compared with.
+    candidate it is compared with. `trace` is where the profiler's events are kept, gzipped.
     """
     if not proof.passed:
         raise RuntimeError("memory may be measured only after parity has passed")
@@ -51,10 +57,11 @@ def measure_memory(
 
             update(job, optimizer, metered)
 
+    profiler: profile | None = None
     # Blocks are marked first, so that a plan of the variant `forward` wraps the marks and replays show.
     with marked_blocks(job, _mark) if device.type == "cpu" else nullcontext(), applied():
         if device.type == "cpu":
-            found = _cpu(run, state_bytes)
+            found, profiler = _cpu(run, state_bytes)
         elif device.type == "mps":
             found = _mps(run)
         else:
@@ -65,6 +72,9 @@ def measure_memory(
             "this system does not tell" if device.type == "cpu" else "the device's share is not read yet"
         )
         found["not_measured"]["process_peak_bytes"] = why
+    # Last, since writing it takes memory that the process's peak must not show.
+    if trace is not None:
+        found |= _kept_trace(profiler, state_bytes, trace, found["not_measured"])
     return Memory(
         saved_bytes=meter.distinct,
         naive_saved_bytes=meter.naive,
@@ -77,17 +87,32 @@ def measure_memory(
 # --- CPU -----------------------------------------------------------------------------------------
 
 
-def _cpu(run: Run, state_bytes: int) -> dict[str, Any]:
+def _cpu(run: Run, state_bytes: int) -> tuple[dict[str, Any], profile]:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         run(_mark)
     trace = Trace.from_profiler(profiler)
-    return {
+    found = {
         "source": "running sum of the CPU allocator's events (torch.profiler), exact",
         "peak_samples": (trace.peak,),
         "peak_at": peak_at(trace),
         "timeline": thin(trace, state_bytes),
         "not_measured": {"peak_reserved_bytes": "the CPU has no caching allocator"},
     }
+    return found, profiler
+
+
+def _kept_trace(
+    profiler: profile | None, state_bytes: int, path: Path, not_measured: dict[str, str]
+) -> dict[str, str]:
+    """The trace's file and digest; none and a reason in `not_measured` where it cannot be kept."""
+    if profiler is None:
+        not_measured["trace"] = "the profiler runs on the CPU alone"
+        return {}
+    try:
+        return {"trace": path.name, "trace_digest": keep_trace(profiler, state_bytes, path)}
+    except TraceNotKept as why:
+        not_measured["trace"] = str(why)
+        return {}
 
 
 def _mark(label: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..gates import candidate_sentence, gap_words, judge, study_sentence, study_verdict
+from ..gates import candidate_sentence, gap_words, judge, stuck_sentence, study_sentence, study_verdict
 from ..plans.names import regions_of
 from ..results import (
     Candidate,
@@ -155,6 +155,9 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     if cell.payload["passed"]:
         return None
     parity = ParityFailed.model_validate(cell.payload)
+    if parity.stuck is not None:
+        reason = stuck_sentence(parity.stuck, parity.noise_floor)
+        return Refused(**facts, stopped_by="parity", parity=parity, reasons=(reason,))
     more = len(parity.failed) - 1
     reason = f"parity fails: {gap_words(parity.failed[0])}" + (
         f", and {more} more tensors" if more else ""

@@ -16,9 +16,10 @@ from typing import Any
 from ..errors import Cancelled, InputError, StoreError
 from ..plans.names import regions_of
 from ..results import Canary
+from .artifacts import reference_name, trace_name
 from .assemble import assemble
 from .engine import Garbled, LocalEngine, LocalWorker
-from .flow import Book, CellKey, Task, next_task
+from .flow import Book, CellKey, Task, next_task, without_rollback
 from .locks import Lock, machine_lock
 from .store import Status, Store
 from .worker import Assignment
@@ -72,6 +73,8 @@ class _Driver:
         for cell in store.cells(study):
             if cell.phase == "reference" and not self._reference(cell.shape_key).exists():
                 store.forget_cell(study, cell.shape_key, cell.plan, cell.phase)
+        for key in without_rollback(self._spec, self._book()):
+            store.forget_cell(study, *key)
 
     def wait_for(self, machine: Lock) -> None:
         """Queue until this study may measure: first come, first served."""
@@ -119,6 +122,7 @@ class _Driver:
                 phases=task.phases,
                 home=self._store.home,
                 reference=self._reference(task.shape_key),
+                trace=self._store.folder(self._study) / trace_name(task.shape_key, task.plan),
                 plain=self._book().reference(task.shape_key),
                 environment=self._store.study(self._study).environment,
                 proof=task.proof,
@@ -147,7 +151,7 @@ class _Driver:
         self._listen("done", key, {"payload": payload})
 
     def _reference(self, shape_key: str) -> Path:
-        return self._store.folder(self._study) / f"reference {shape_key}.safetensors"
+        return self._store.folder(self._study) / reference_name(shape_key)
 
     def _follow(self, worker: LocalWorker, listening: "_Listening") -> str:
         """Pass on a worker's lines until it ends; returns why it ended."""

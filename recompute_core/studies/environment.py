@@ -29,7 +29,38 @@ def describe_environment(device: "torch.device") -> dict[str, Any]:
         "numpy": metadata.version("numpy"),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "git_commit": _git_commit(),
+        **(_cuda_facts() if device.type == "cuda" else {}),
     }
+
+
+def _cuda_facts() -> dict[str, Any]:
+    """What equal updates depend on there: driver and libraries, TF32, and whether kernels may vary.
+
+    Under `checks_deterministic` the checks run with deterministic algorithms, and costs as they are.
+    """
+    import torch
+
+    cudnn = torch.backends.cudnn
+    return {
+        "cuda": torch.version.cuda,
+        "cudnn": cudnn.version(),  # type: ignore[no-untyped-call]
+        "driver": _driver_version(),
+        "tf32_matmul": torch.get_float32_matmul_precision() != "highest",
+        "tf32_cudnn": cudnn.allow_tf32,
+        "cudnn_deterministic": cudnn.deterministic,
+        "cudnn_benchmark": cudnn.benchmark,
+        "checks_deterministic": True,
+        "cublas_workspace": os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+    }
+
+
+def _driver_version() -> str | None:
+    """The kernel module's version, as NVIDIA's driver on Linux tells it."""
+    try:
+        words = Path("/proc/driver/nvidia/version").read_text().splitlines()[0].split()
+        return next(word for word in words if word[0].isdigit() and "." in word)
+    except (OSError, IndexError, StopIteration):
+        return None
 
 
 def check_same_environment(earlier: dict[str, Any], here: dict[str, Any]) -> None:

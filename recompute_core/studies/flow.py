@@ -174,6 +174,18 @@ def _next_at(spec: StudySpec, book: Book, shape: dict[str, int]) -> Task | None:
     return None
 
 
+def without_rollback(spec: StudySpec, book: Book) -> list[CellKey]:
+    """Parities that an earlier version passed without taking the plan off again, where a cost is still
+    to be measured: they are to be done anew first."""
+    found: list[CellKey] = []
+    for shape, plan in _candidates(spec):
+        proof = book.proof(shape, plan)
+        complete = book.done(shape, plan, "memory") and book.done(shape, plan, "time")
+        if proof is not None and proof.rollback is None and not complete:
+            found.append((shape, plan, "parity"))
+    return found
+
+
 def total_cells(spec: StudySpec) -> int:
     """How many phases a study has when nothing is refused: the length of its progress bar."""
     return len(spec.shapes) * (3 + 1 + 4 * len(spec.plans))

@@ -42,7 +42,7 @@ def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
         peak = max(peak, sizes.plain_peak_bytes)
         pair_s = update_s * (1 + _RECOMPUTED)
         sampling_s = max(timing.min_pairs * pair_s, min(timing.budget_s, timing.max_pairs * pair_s))
-        checks_s = update_s * 2 * _RECOMPUTED + pair_s
+        checks_s = update_s * (2 * _RECOMPUTED + 1) + pair_s
         seconds += 3.5 * update_s + 2 * _WORKER_S
         seconds += len(spec.plans) * (sampling_s + checks_s + 3 * _WORKER_S)
     basis = (

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from pydantic import BaseModel, ConfigDict
 
-from ..results import ParityPassed, Record, Reference
+from ..results import ParityPassed, Record, Reference, RngUsed
 from ..spec import Region, StudySpec
 from .environment import check_same_environment, describe_environment
 from .flow import module_names
@@ -29,6 +29,8 @@ class Assignment(BaseModel):
     home: Path
     reference: Path
     """Where the reference of this shape is kept."""
+    trace: Path | None = None
+    """Where the memory phase keeps its trace."""
     plain: Reference | None = None
     """What the reference phase found; None while it is still to be run."""
     environment: dict[str, Any] = {}
@@ -109,12 +111,14 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
 
 
 def _reference(build: Callable[[], Any], task: Assignment) -> Record:
-    from ..checks.snapshot import fixed_update, save
+    from ..checks.revisions import factory_of, revisions_of
+    from ..checks.snapshot import describe_batch, describe_optimizer, fixed_update, save
 
+    spec = task.spec
     job = build()
-    batch_digest = job.batch_digest
+    batch_digest, batch = job.batch_digest, describe_batch(job)
     parameters = sum(parameter.numel() for parameter in job.model.parameters())
-    found = fixed_update(job, task.spec.optimizer, task.spec.seed)
+    found = fixed_update(job, spec.optimizer, spec.seed)
     loss = float(found.tensors["loss/"])
     if not loss == loss or abs(loss) == float("inf"):
         raise ArithmeticError(f"the plain update itself gives a loss of {loss}")
@@ -129,6 +133,10 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
         flops=found.flops,
         envelope_flops=None if job.tokens is None else 6 * parameters * job.tokens,
         blocks=job.blocks,
+        revisions=revisions_of(job.model, job.blocks, factory_of(spec.workload)),
+        optimizer=describe_optimizer(job.model, found.optimizer),
+        rng=RngUsed(policy=spec.checkpoint.rng, seed=spec.seed),
+        batch=batch,
     )
 
 
@@ -138,14 +146,14 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
     from ..plans.apply import applied
     from ..workloads.update import make_optimizer, seed_everything
 
-    if task.proof is None:
-        raise RuntimeError(f"{phase} was asked for without a proof of parity")
+    if task.proof is None or task.proof.rollback is None:
+        raise RuntimeError(f"{phase} was asked for without a proof of parity and of the way back")
     job = build()
     optimizer = make_optimizer(job.model, task.spec.optimizer)
     put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
     seed_everything(task.spec.seed)
     if phase == "memory":
-        return measure_memory(job, optimizer, put_on, task.proof)
+        return measure_memory(job, optimizer, put_on, task.proof, task.trace)
     return measure_time(
         job,
         optimizer,
