@@ -1,0 +1,43 @@
+"""What a report says in words of its own: how a plan is taken off, and what is not claimed. Pure."""
+
+from collections.abc import Mapping
+
+from ..studies.store import StudyRow
+
+ROLLBACK_WORDS = (
+    "The plan changes no parameter, no buffer, no state dict and no checkpoint file: it shadows calls "
+    "of modules on the model in memory. Leave it off and the next run is plain; in a live process "
+    "remove_plan gives the very same model back. The module is written by: export STUDY --candidate "
+    "PLAN --to torch."
+)
+ROLLBACK_CODE = """from plan import apply_plan, remove_plan
+apply_plan(model)  # training goes on, recomputing
+remove_plan(model)  # the original again"""
+
+
+def not_claimed(row: StudyRow, supplied: bool, not_recorded: Mapping[str, str]) -> tuple[str, ...]:
+    """What nobody should read into a report, in sentences."""
+    spec, here = row.spec, row.environment
+    device = here.get("device_name") or here.get("device") or "the device it ran on"
+    libraries = ", ".join(f"{name} {here[name]}" for name in ("torch", "python") if name in here)
+    threads = f", {here['threads']} threads" if here.get("threads") else ""
+    claims = [
+        f"Nothing is claimed of any device but {device}{threads}.",
+        f"Nothing is claimed of other library versions than these: {libraries or 'not recorded'}.",
+        f"Nothing is claimed of shapes that are not listed; {len(spec.shapes)} "
+        f"{'was' if len(spec.shapes) == 1 else 'were'} measured.",
+        f"Nothing is claimed of another precision than {spec.precision}.",
+        "Parity is of one update from one seed on one batch; nothing is claimed of convergence over "
+        "many steps, nor of other data.",
+        f"The gates rest on the thresholds declared at {row.declared_at}, before the first "
+        "measurement; thresholds moved afterwards are a what-if and were not used.",
+        "Some figures were supplied by the user and not measured here: they are marked supplied."
+        if supplied
+        else "No figure was supplied by hand, and no estimate was put through a gate.",
+        "Times are of this machine as busy as it was; the interval covers the pairs that were run.",
+        "Nothing is claimed of several devices that train together, nor of compiled models.",
+        "A signature says who released this, not that the machine it ran on was honest.",
+    ]
+    if not_recorded:
+        claims.append(f"Not recorded: {', '.join(sorted(not_recorded))}.")
+    return tuple(claims)

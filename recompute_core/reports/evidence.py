@@ -1,0 +1,417 @@
+"""What a decision rests on: a study, for one plan, as files. Written from a store, read from strangers.
+
+`study.json` holds what was asked, when and on what; `cells.json` what every phase of plain and of the
+plan found, at every shape; `revisions.json` which sources ran; `timeline SHAPE.json` the bytes alive
+over an update; traces are the profiler's own. Only what was found is in them: medians, ratios, gates
+and whatever else follows from it is left out, so that no file can say something else than its samples.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..errors import InputError
+from ..plans.names import regions_of
+from ..results import (
+    Canary,
+    Legality,
+    Memory,
+    Noise,
+    ParityFailed,
+    ParityPassed,
+    Record,
+    Reference,
+    Timing,
+)
+from ..settings import shape_key
+from ..spec import StudySpec, digest_of, explain
+from ..studies.flow import PLAIN
+from ..studies.store import Cell, Phase, Store, StudyRow
+from .refusal import Untrusted, quoted
+from .strict_json import canonical, parse
+
+Evidence = Mapping[str, bytes]
+"""File contents by name, without the folder they lie in."""
+
+STUDY, CELLS, REVISIONS = "study.json", "cells.json", "revisions.json"
+MOST_BYTES = 18_000_000
+"""Bytes of all evidence together, at most; traces that would exceed it are left out, and it is said."""
+MOST_PAIRS = 1000
+
+_RECORDS: dict[Phase, type[Record]] = {
+    "reference": Reference,
+    "noise": Noise,
+    "legality": Legality,
+    "canary": Canary,
+    "memory": Memory,
+    "time": Timing,
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Evidence as a study's own records."""
+
+    row: StudyRow
+    """The study; its specification names the reported plan alone."""
+    asked: StudySpec
+    """The specification as it was declared, with all its plans."""
+    cells: list[Cell]
+    plan: str
+    revisions: dict[str, Any] | None
+    not_recorded: dict[str, str]
+    """What could be here and is not: why."""
+
+    @property
+    def shapes(self) -> tuple[str, ...]:
+        """The shape keys, in the order in which they were asked for."""
+        return tuple(shape_key(self.asked.at(shape)) for shape in self.asked.shapes)
+
+    @property
+    def declared_at(self) -> datetime:
+        """When the thresholds were declared."""
+        return _moment(self.row.declared_at)
+
+    @property
+    def first_measured_at(self) -> datetime:
+        """When the first phase of plain or of this plan began."""
+        return datetime.fromtimestamp(min(cell.started_at for cell in self.cells), UTC)
+
+
+def timeline_name(shape: str) -> str:
+    """The file that holds plain's and the plan's timeline at a shape."""
+    return f"timeline {shape}.json"
+
+
+def trace_name(shape: str, side: Literal["plain", "candidate"]) -> str:
+    """The file that holds one side's profiler trace (Chrome format, opens in Perfetto) at a shape."""
+    return f"trace {shape} {side}.json.gz"
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def gather(store: Store, study: str, plan: str) -> dict[str, bytes]:
+    """The evidence for a plan of a finished study.
+
+    Raises InputError for a study or plan that is not there, or that is not finished.
+    """
+    row, cells = store.study(study), store.cells(study)
+    check_finished(row, cells, plan)
+    traces, missing = _traces(store, row, plan)
+    return evidence_of(row, cells, plan, traces, missing)
+
+
+def check_finished(row: StudyRow, cells: Sequence[Cell], plan: str) -> None:
+    """InputError in one line when nothing can be said about this plan yet, or ever."""
+    if plan not in row.spec.plans:
+        raise InputError(
+            f"study {row.id} has no candidate {plan[:80]!r}; it has {', '.join(row.spec.plans)}"
+        )
+    if row.status not in ("done", "incomplete"):
+        raise InputError(f"study {row.id} is {row.status}; a report is made of a finished study")
+    if not any(cell.plan == plan or cell.phase == "reference" for cell in cells):
+        raise InputError(f"study {row.id} has measured nothing of {plan}; 'resume {row.id}' goes on")
+    for cell in cells:
+        missed = cell.phase == "canary" and cell.payload is not None and not cell.payload["caught"]
+        if missed and cell.plan != plan:
+            raise InputError(
+                f"study {row.id} proves nothing: the canary of {cell.plan} at {cell.shape_key} was "
+                "missed; run it again with a tighter relative_gap"
+            )
+
+
+def evidence_of(
+    row: StudyRow,
+    cells: Sequence[Cell],
+    plan: str,
+    traces: Evidence | None = None,
+    not_recorded: Mapping[str, str] | None = None,
+) -> dict[str, bytes]:
+    """The files of a study for one plan; `traces` come by the names they shall have. Pure."""
+    kept = [cell for cell in cells if cell.plan in (PLAIN, plan) and cell.state != "running"]
+    missing = dict(not_recorded or {})
+    rows, timelines = [], dict[str, dict[str, Any]]()
+    for cell in kept:
+        payload = None if cell.payload is None else raw_payload(cell.phase, cell.payload)
+        if payload is not None and cell.phase == "memory":
+            side = "plain" if cell.plan == PLAIN else "candidate"
+            sides = timelines.setdefault(cell.shape_key, {"plain": None, "candidate": None})
+            sides[side] = payload.pop("timeline")
+        rows.append(
+            {
+                "shape_key": cell.shape_key,
+                "plan": cell.plan,
+                "phase": cell.phase,
+                "state": cell.state,
+                "payload": payload,
+                "reason": cell.reason,
+                "started_at": cell.started_at,
+                "seconds": cell.seconds,
+            }
+        )
+    files = {CELLS: canonical(rows)}
+    for shape in (shape_key(row.spec.at(sizes)) for sizes in row.spec.shapes):
+        sides = timelines.get(shape, {})
+        if any(sides.values()):
+            files[timeline_name(shape)] = canonical(sides)
+        else:
+            missing[timeline_name(shape)] = "no memory was measured at this shape"
+    files[REVISIONS] = canonical(_revisions(row, rows))
+    left = MOST_BYTES - sum(map(len, files.values()))
+    for name, data in sorted((traces or {}).items(), key=lambda item: len(item[1])):
+        if len(data) > left:
+            missing[name] = f"{len(data)} bytes, which is too large for a report"
+        else:
+            files[name] = data
+            left -= len(data)
+    files[STUDY] = canonical(
+        {
+            "schema": "recompute-evidence/1",
+            "id": row.id,
+            "candidate": plan,
+            "created_at": row.created_at,
+            "declared_at": row.declared_at,
+            "status": row.status,
+            "spec": row.spec.model_dump(mode="json"),
+            "spec_hash": row.spec_hash,
+            "environment": row.environment,
+            "not_recorded": missing,
+        }
+    )
+    return files
+
+
+def raw_payload(phase: Phase, payload: dict[str, Any]) -> dict[str, Any]:
+    """What a phase found, without what follows from it. Raises ValidationError, KeyError."""
+    record = _record(phase, payload).model_validate(payload)
+    return record.model_dump(mode="json", by_alias=True, exclude_computed_fields=True)
+
+
+def _record(phase: Phase, payload: dict[str, Any]) -> type[Record]:
+    if phase == "parity":
+        return ParityPassed if payload["passed"] is True else ParityFailed
+    return _RECORDS[phase]
+
+
+def _revisions(row: StudyRow, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Which sources ran: the git commit, and at each shape what the reference phase has noted."""
+    noted = {
+        cell["shape_key"]: cell["payload"]["revisions"]
+        for cell in rows
+        if cell["phase"] == "reference" and (cell["payload"] or {}).get("revisions") is not None
+    }
+    return {"git_commit": row.environment.get("git_commit"), "sources": noted}
+
+
+def _traces(store: Store, row: StudyRow, plan: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The traces in a study's folder by the names they get, and why others are missing."""
+    found: dict[str, bytes] = {}
+    missing: dict[str, str] = {}
+    sides: dict[Literal["plain", "candidate"], str] = {"plain": PLAIN, "candidate": plan}
+    for sizes in row.spec.shapes:
+        shape = shape_key(row.spec.at(sizes))
+        for side, whose in sides.items():
+            path = store.folder(row.id) / f"trace {shape} {whose}.json.gz"
+            try:
+                found[trace_name(shape, side)] = path.read_bytes()
+            except OSError:
+                missing[trace_name(shape, side)] = "the study has kept none"
+    return found, missing
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+_Any = TypeVar("_Any", bound=_Form)
+
+
+class _StudyFile(_Form):
+    schema_name: Literal["recompute-evidence/1"] = Field(alias="schema")
+    id: str
+    candidate: str
+    created_at: str
+    declared_at: str
+    status: Literal["done", "incomplete"]
+    spec: dict[str, Any]
+    spec_hash: str
+    environment: dict[str, Any]
+    not_recorded: dict[str, str]
+
+
+class _CellRow(_Form):
+    shape_key: str
+    plan: str
+    phase: Phase
+    state: Literal["done", "failed"]
+    payload: dict[str, Any] | None
+    reason: str | None
+    started_at: float
+    seconds: float | None
+
+
+def read_evidence(evidence: Evidence) -> Found:
+    """The records in evidence whose digests were verified; whether they agree is still to be seen.
+
+    Raises Untrusted: evidence-missing, evidence-form, and as `parse`.
+    """
+    about = _form(_StudyFile, _json(evidence, STUDY), STUDY)
+    spec = _spec(about.spec)
+    if about.candidate not in spec.plans:
+        raise _odd(STUDY, f"the candidate {quoted(about.candidate)} is not a plan of the study")
+    for name, moment in (("created_at", about.created_at), ("declared_at", about.declared_at)):
+        try:
+            _moment(moment)
+        except (ValueError, OverflowError):
+            raise _odd(STUDY, f"{name} {quoted(moment)} is no time") from None
+    row = StudyRow(
+        id=about.id,
+        created_at=about.created_at,
+        declared_at=about.declared_at,
+        spec=spec.model_copy(update={"plans": (about.candidate,)}),
+        spec_hash=about.spec_hash,
+        status=about.status,
+        environment=about.environment,
+        verdict=None,
+        sentence="",
+        cancel=False,
+    )
+    cells = _cells(evidence, spec, about.candidate)
+    revisions = _json(evidence, REVISIONS)
+    rows = [{"shape_key": c.shape_key, "phase": c.phase, "payload": c.payload} for c in cells]
+    if canonical(revisions) != canonical(_revisions(row, rows)):
+        raise _odd(REVISIONS, "is not what the reference phases have noted")
+    return Found(row, spec, cells, about.candidate, revisions, about.not_recorded)
+
+
+def spec_hash_of(found: Found) -> str:
+    """The digest that the declared specification has, whatever the study says of it."""
+    return digest_of(found.asked.model_dump(mode="json"))
+
+
+def _spec(raw: dict[str, Any]) -> StudySpec:
+    try:
+        spec = StudySpec.model_validate(raw)
+    except ValidationError as error:
+        raise _odd(STUDY, f"spec: {quoted(explain(error))}") from None
+    if canonical(spec.model_dump(mode="json")) != canonical(raw):
+        raise _odd(STUDY, "spec: is not written out in full, as a study of this version is")
+    try:
+        for plan in spec.plans:
+            regions_of(spec, plan)
+    except InputError as error:
+        raise _odd(STUDY, f"spec: {quoted(str(error))}") from None
+    return spec
+
+
+def _cells(evidence: Evidence, spec: StudySpec, plan: str) -> list[Cell]:
+    listed = _json(evidence, CELLS)
+    if not isinstance(listed, list) or not listed:
+        raise _odd(CELLS, "expected a list of what the phases found")
+    shapes = {shape_key(spec.at(sizes)) for sizes in spec.shapes}
+    timelines = {shape: _timelines(evidence, shape) for shape in shapes}
+    cells: dict[tuple[str, str, Phase], Cell] = {}
+    for number, raw in enumerate(listed):
+        row = _form(_CellRow, raw, f"{CELLS}[{number}]")
+        where = f"{row.phase} of {quoted(row.plan)} at {quoted(row.shape_key)}"
+        if row.shape_key not in shapes or row.plan not in (PLAIN, plan):
+            raise _odd(CELLS, f"{where}: is no part of this report")
+        if (row.shape_key, row.plan, row.phase) in cells:
+            raise _odd(CELLS, f"{where}: stands twice")
+        if (row.state == "done") == (row.payload is None) or (row.state == "failed") == (not row.reason):
+            raise _odd(CELLS, f"{where}: expected a finding or else a reason")
+        if not 0 <= row.started_at < 1e11:
+            raise _odd(CELLS, f"{where}: began at no time")
+        payload = row.payload
+        if payload is not None:
+            side = "plain" if row.plan == PLAIN else "candidate"
+            timeline = timelines[row.shape_key].get(side) if row.phase == "memory" else None
+            payload = _payload(row.phase, payload, timeline, where)
+        cells[row.shape_key, row.plan, row.phase] = Cell(
+            row.shape_key,
+            row.plan,
+            row.phase,
+            row.state,
+            payload,
+            row.reason,
+            row.started_at,
+            row.seconds,
+        )
+    return list(cells.values())
+
+
+def _payload(phase: Phase, payload: dict[str, Any], timeline: Any, where: str) -> dict[str, Any]:
+    """A phase's finding as the store holds it, if it says no more than this version understands."""
+    if phase == "memory":
+        if "timeline" in payload:
+            raise _odd(CELLS, f"{where}: the timeline belongs in a file of its own")
+        payload = {**payload, "timeline": timeline}
+    try:
+        understood = raw_payload(phase, payload)
+    except ValidationError as error:
+        raise _odd(CELLS, f"{where}: {quoted(explain(error))}") from None
+    except KeyError as error:
+        raise _odd(CELLS, f"{where}: {error.args[0]} is missing") from None
+    if canonical(payload) != canonical(understood) and not _says_no_more(payload, understood):
+        raise _odd(CELLS, f"{where}: holds something that is no finding of this version")
+    if len(payload.get("samples", ())) > MOST_PAIRS:
+        raise _odd(CELLS, f"{where}: more than {MOST_PAIRS} pairs")
+    return understood
+
+
+def _timelines(evidence: Evidence, shape: str) -> dict[str, Any]:
+    name = timeline_name(shape)
+    if name not in evidence:
+        return {}
+    sides = _json(evidence, name)
+    if not isinstance(sides, dict) or set(sides) != {"plain", "candidate"}:
+        raise _odd(name, "expected the timelines of plain and candidate")
+    return sides
+
+
+def _says_no_more(given: Any, understood: Any) -> bool:
+    """Whether everything given was taken for just what it is, nothing being left over or converted."""
+    if isinstance(given, dict):
+        return isinstance(understood, dict) and all(
+            name in understood and _says_no_more(value, understood[name])
+            for name, value in given.items()
+        )
+    if isinstance(given, list):
+        return (
+            isinstance(understood, list)
+            and len(given) == len(understood)
+            and all(map(_says_no_more, given, understood))
+        )
+    return isinstance(given, bool) == isinstance(understood, bool) and bool(given == understood)
+
+
+def _json(evidence: Evidence, name: str) -> Any:
+    if name not in evidence:
+        raise Untrusted("evidence-missing", f"evidence/{name}: is missing")
+    return parse(evidence[name], most_bytes=MOST_BYTES, what=f"evidence/{name}")
+
+
+def _form(kind: type[_Any], raw: Any, where: str) -> _Any:
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        raise _odd(where, quoted(explain(error))) from None
+
+
+def _odd(where: str, sentence: str) -> Untrusted:
+    return Untrusted("evidence-form", f"evidence/{where}: {sentence}")
+
+
+def _moment(text: str) -> datetime:
+    """A time as the store writes it, UTC."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("no time zone")
+    return moment.astimezone(UTC)

@@ -1,0 +1,102 @@
+"""VERIFY.md: how anybody checks a report without us, with OpenSSL, sha256sum, coreutils and a shell.
+
+The envelopes and statements of a report are in the one form in which `canonical` writes JSON, and
+`verify` refuses any other: so these commands and a JSON parser find the same bytes in them.
+"""
+
+from .keys import PublicKey, fingerprint, kind_of
+
+NAME = "VERIFY.md"
+
+_CHECKS = {
+    "p256": 'openssl dgst -sha256 -verify public_key.pem -signature "$work/signature" "$work/signed"',
+    "ed25519": "openssl pkeyutl -verify -pubin -inkey public_key.pem -rawin "
+    '-in "$work/signed" -sigfile "$work/signature"',
+}
+
+_TEXT = """# How to check this report
+
+With Recompute Studio, which also computes every gate again from the raw samples:
+
+    python -m recompute_core verify . --signers FILE
+
+Without it: the blocks below, one after the other, in this folder, in one shell (sh, coreutils,
+OpenSSL 3). Nothing below is to be believed because it stands here: this file is covered by the
+signature that it tells you to check, and you can read what each command does.
+
+## 1. Whose key it is
+
+```sh
+openssl pkey -pubin -in public_key.pem -outform DER | sha256sum
+```
+
+Compare the digest with the one that the signer gave you over another channel. This report came with
+
+    {fingerprint}
+
+but a forger would have written his own here. Anybody can sign; only a fingerprint that you have from
+the signer says who did.
+
+## 2. The signatures
+
+Both envelopes (DSSE v1) sign the text `DSSEv1`, the payload's type and length, and the payload. Each
+must answer `{answer}`.
+
+```sh
+set -eu
+work=$(mktemp -d)
+for name in tests report; do
+    cut -d '"' -f 4 $name.intoto.jsonl | base64 -d > "$work/statement"
+    cut -d '"' -f 18 $name.intoto.jsonl | base64 -d > "$work/signature"
+    size=$(wc -c < "$work/statement" | tr -d ' ')
+    printf 'DSSEv1 28 application/vnd.in-toto+json %s ' "$size" > "$work/signed"
+    cat "$work/statement" >> "$work/signed"
+    {check}
+done
+```
+
+The last statement, that of `report.intoto.jsonl`, is kept for the next step.
+
+## 3. The files
+
+The statement names every file with its SHA-256. Each must answer `OK`.
+
+```sh
+tr '{{' '\\n' < "$work/statement" | while IFS='"' read -r _ kind _ digest _ _ _ name _; do
+    if [ "$kind" = sha256 ]; then printf '%s  %s\\n' "$digest" "$name"; fi
+done > "$work/digests"
+sha256sum --check --strict "$work/digests"
+```
+
+And no file may be here that is not named. This must print nothing:
+
+```sh
+cut -c 67- "$work/digests" | sort > "$work/named"
+{{
+    ls -A
+    ls -A evidence | while read -r name; do echo "evidence/$name"; done
+}} | sort > "$work/present"
+comm -13 "$work/named" "$work/present" | while read -r name; do
+    case $name in
+        evidence | public_key.pem | report.intoto.jsonl | report.sigstore.json | tests.intoto.jsonl) ;;
+        *) echo "not named: $name"; exit 1 ;;
+    esac
+done
+```
+
+## 4. What the signature does not say
+
+That the gates follow from the samples: `verify` computes them again from `evidence/cells.json`, where
+every pair of times, every peak and every gap stands. That they are so on your machine: `recheck` runs
+the parity test again, on your libraries and device.
+
+`report.sigstore.json` is the first envelope once more, as a Sigstore bundle v0.3.
+"""
+
+
+def instructions(key: PublicKey) -> bytes:
+    """The file, for a report that is signed with the private half of this key."""
+    kind = kind_of(key)
+    answer = {"p256": "Verified OK", "ed25519": "Signature Verified Successfully"}[kind]
+    text = _TEXT.format(fingerprint=fingerprint(key), check=_CHECKS[kind], answer=answer)
+    return text.encode()

@@ -1,0 +1,408 @@
+"""What a report says: our predicate, and how it follows from the evidence, by one pure function.
+
+`report` signs what `derive` gives; `verify` derives it once more from the evidence it was handed.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..gates import candidate_sentence
+from ..plans.names import plan_hash
+from ..results import (
+    Candidate,
+    FigureKind,
+    Gate,
+    Judged,
+    Measured,
+    MemoryPair,
+    ParityFailed,
+    ParityPassed,
+    Reference,
+    StudyResult,
+    Timing,
+    Verdict,
+)
+from ..spec import CheckpointSettings, Region, Thresholds
+from ..studies.assemble import assemble
+from .claims import ROLLBACK_CODE, ROLLBACK_WORDS, not_claimed
+from .evidence import Evidence, Found, read_evidence, spec_hash_of
+from .refusal import Untrusted, quoted
+
+
+class _Said(BaseModel):
+    """A part of the predicate; it never changes."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+class StudyFacts(_Said):
+    """Which study it is."""
+
+    id: str
+    created_at: str
+    """UTC, ISO 8601."""
+    status: str
+    """`done`, or `incomplete` when a measurement could not be completed."""
+    spec_hash: str
+    """SHA-256 of the whole specification as it was declared, thresholds included."""
+
+
+class Declared(_Said):
+    """The thresholds, and that they were there first."""
+
+    thresholds: Thresholds
+    declared_at: str
+    """UTC, ISO 8601."""
+    first_measured_at: str
+    """When the first phase of plain or of the plan began."""
+
+
+class Figure(_Said):
+    """One figure of plain and of the plan, alike."""
+
+    name: str
+    unit: Literal["bytes", "seconds", "FLOPs", "calls"]
+    plain: float | int | None
+    candidate: float | int | None
+    kind: FigureKind
+    source: str
+    """What counted it."""
+    not_measured: str | None = None
+    """Why there is none."""
+
+
+class ParityFacts(_Said):
+    """The recomputed update against plain's."""
+
+    bitwise: bool
+    tensors: int
+    """How many were compared."""
+    largest_gradient_gap: float | None
+    largest_relative_gap: float | None
+    noise_floor: float | None
+    """Largest relative gap of plain against plain."""
+
+
+class CanaryFacts(_Said):
+    """The replay that was broken on purpose."""
+
+    caught: bool
+    block: str
+    broken: str
+    largest_relative_gap: float | None
+
+
+class References(_Said):
+    """What the update was run on and what it gave, by digest; None where a study recorded none."""
+
+    update: str
+    """SHA-256 of plain's outputs, gradients, next weights, buffers and random states."""
+    batch: str
+    data: str | None
+    loss: float
+    optimizer: Any = None
+    """Settings, and the digest of its state."""
+    rng: Any = None
+    """How random numbers were drawn and replayed."""
+
+
+class ShapeDecision(_Said):
+    """What was found at one shape."""
+
+    shape_key: str
+    shape: dict[str, int]
+    state: Literal["measured", "proven", "refused"]
+    stopped_by: str | None
+    """What refused the plan here."""
+    verdict: Verdict
+    sentence: str
+    gates: tuple[Gate, ...]
+    parity: ParityFacts | None
+    canary: CanaryFacts | None
+    figures: tuple[Figure, ...]
+    troubles: tuple[str, ...]
+    """Why it was refused or not measured in full."""
+    references: References | None
+
+
+class RollbackProof(_Said):
+    """Whether plain was plain again, to the last bit, once the plan was off."""
+
+    shape_key: str
+    bitwise: bool | None
+    """None: the study has not looked."""
+    sentence: str
+
+
+class Rollback(_Said):
+    """How the plan is taken off."""
+
+    words: str
+    code: str
+    proof: tuple[RollbackProof, ...]
+
+
+class Predicate(_Said):
+    """A decision on one plan, `https://recompute-studio.dev/decision/v1`."""
+
+    schema_name: Literal["recompute-decision/1"] = Field("recompute-decision/1", alias="schema")
+    study: StudyFacts
+    workload: dict[str, Any]
+    plan: str
+    plan_hash: str
+    regions: tuple[Region, ...]
+    """What is recomputed as one, outer regions first."""
+    checkpoint: CheckpointSettings
+    verdict: Verdict
+    sentence: str
+    declared: Declared
+    shapes: tuple[ShapeDecision, ...]
+    environment: dict[str, Any]
+    revisions: dict[str, Any] | None
+    """The git commit, and the digests of the sources of every block's modules."""
+    rollback: Rollback
+    not_claimed: tuple[str, ...]
+    not_recorded: dict[str, str]
+    """By the file that would hold it: why it is missing."""
+
+    def document(self) -> dict[str, Any]:
+        """As it is signed."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def derive(evidence: Evidence) -> Predicate:
+    """What follows from evidence.
+
+    Raises Untrusted: spec-hash, declared-late, incomplete, contradiction, and as `read_evidence`.
+    """
+    found = read_evidence(evidence)
+    check_spec_hash(found)
+    check_declared_first(found)
+    return decide(found)
+
+
+def check_spec_hash(found: Found) -> str:
+    """That the specification is the one that was declared; the sentence, or Untrusted."""
+    if spec_hash_of(found) != found.row.spec_hash:
+        raise Untrusted(
+            "spec-hash",
+            f"the specification hashes to {spec_hash_of(found)}, but the study declared "
+            f"{quoted(found.row.spec_hash)}",
+        )
+    return f"The specification is the one that was declared, {found.row.spec_hash}."
+
+
+def check_declared_first(found: Found) -> str:
+    """That the thresholds were there before the first measurement; the sentence, or Untrusted."""
+    first = _written(found)
+    if found.declared_at > found.first_measured_at:
+        raise Untrusted(
+            "declared-late",
+            f"the thresholds were declared at {found.row.declared_at}, after the first measurement, "
+            f"which began at {first}",
+        )
+    return f"The thresholds were declared at {found.row.declared_at}; measuring began at {first}."
+
+
+def decide(found: Found) -> Predicate:
+    """The decision. Raises Untrusted: incomplete, contradiction."""
+    try:
+        return _decided(found)
+    except _CANNOT_BE as error:
+        raise Untrusted(
+            "contradiction", f"the evidence contradicts itself: {quoted(str(error).split(chr(10))[0])}"
+        ) from error
+
+
+_CANNOT_BE = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, AssertionError)
+"""What records lead to that are each well formed, and cannot all be of one study."""
+
+
+def _decided(found: Found) -> Predicate:
+    row = found.row
+    result = assemble(row, found.cells)
+    if result.verdict is None:
+        raise Untrusted("incomplete", f"the evidence is not that of a finished study of {found.plan}")
+    shapes = tuple(_shape(one, result.references.get(one.candidate.shape_key)) for one in result.judged)
+    kinds = {figure.kind for shape in shapes for figure in shape.figures}
+    first = result.judged[0].candidate
+    return Predicate(
+        schema="recompute-decision/1",
+        study=StudyFacts(
+            id=row.id, created_at=row.created_at, status=row.status, spec_hash=row.spec_hash
+        ),
+        workload=row.spec.workload.model_dump(mode="json"),
+        plan=found.plan,
+        plan_hash=plan_hash(first.regions, row.spec.checkpoint),
+        regions=first.regions,
+        checkpoint=row.spec.checkpoint,
+        verdict=result.verdict,
+        sentence=_sentence(result),
+        declared=Declared(
+            thresholds=row.spec.thresholds,
+            declared_at=row.declared_at,
+            first_measured_at=_written(found),
+        ),
+        shapes=shapes,
+        environment=row.environment,
+        revisions=found.revisions,
+        rollback=Rollback(
+            words=ROLLBACK_WORDS,
+            code=ROLLBACK_CODE,
+            proof=tuple(_rolled_back(one.candidate) for one in result.judged),
+        ),
+        not_claimed=not_claimed(row, "supplied" in kinds, found.not_recorded),
+        not_recorded=found.not_recorded,
+    )
+
+
+def _sentence(result: StudyResult) -> str:
+    """The verdict on the plan: as of a study, but where it misses, at the first shape where it does."""
+    stopped = any(getattr(one.candidate, "stopped_by", None) == "canary" for one in result.judged)
+    missed = [one for one in result.judged if one.verdict == result.verdict]
+    if result.verdict == "adopt" or stopped or not missed:
+        return result.sentence
+    more = f" So at {len(missed)} of {len(result.judged)} shapes." if len(result.judged) > 1 else ""
+    return candidate_sentence(missed[0]) + more
+
+
+def _written(found: Found) -> str:
+    return found.first_measured_at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# --- one shape -------------------------------------------------------------------------------
+
+
+def _shape(one: Judged, reference: Reference | None) -> ShapeDecision:
+    candidate = one.candidate
+    canary = candidate.canary
+    return ShapeDecision(
+        shape_key=candidate.shape_key,
+        shape=candidate.shape,
+        state=candidate.state,
+        stopped_by=getattr(candidate, "stopped_by", None),
+        verdict=one.verdict,
+        sentence=candidate_sentence(one),
+        gates=one.gates,
+        parity=_parity(candidate.parity),
+        canary=canary
+        and CanaryFacts(
+            caught=canary.caught,
+            block=canary.block,
+            broken=canary.break_,
+            largest_relative_gap=canary.largest_relative_gap,
+        ),
+        figures=tuple(_figures(candidate)),
+        troubles=candidate.troubles,
+        references=reference
+        and References(
+            update=reference.digest,
+            batch=reference.batch_digest,
+            data=reference.data_digest,
+            loss=reference.loss,
+            optimizer=_plain(getattr(reference, "optimizer", None)),
+            rng=_plain(getattr(reference, "rng", None)),
+        ),
+    )
+
+
+def _parity(parity: ParityPassed | ParityFailed | None) -> ParityFacts | None:
+    if parity is None:
+        return None
+    return ParityFacts(
+        bitwise=parity.bitwise,
+        tensors=len(parity.gaps),
+        largest_gradient_gap=parity.largest_gradient_gap,
+        largest_relative_gap=parity.largest_relative_gap,
+        noise_floor=parity.noise_floor,
+    )
+
+
+def _figures(candidate: Candidate) -> Iterator[Figure]:
+    if candidate.memory is not None:
+        yield from _memory(candidate.memory)
+    if candidate.timing is not None:
+        yield _time(candidate.timing)
+    if isinstance(candidate, Measured):
+        yield Figure(
+            name="flops",
+            unit="FLOPs",
+            plain=candidate.flops["plain"],
+            candidate=candidate.flops["candidate"],
+            kind="measured",
+            source="floating-point operations of one update, counted as they ran",
+        )
+        yield Figure(
+            name="block_calls",
+            unit="calls",
+            plain=sum(candidate.block_calls["plain"].values()),
+            candidate=sum(candidate.block_calls["candidate"].values()),
+            kind="measured",
+            source="forward calls of all blocks in one update",
+        )
+
+
+_MEMORY = (
+    "saved_bytes",
+    "naive_saved_bytes",
+    "state_bytes",
+    "peak_bytes",
+    "peak_above_state_bytes",
+    "peak_reserved_bytes",
+    "process_peak_bytes",
+)
+
+
+def _memory(memory: MemoryPair) -> Iterator[Figure]:
+    for name in _MEMORY:
+        plain, candidate = getattr(memory.plain, name), getattr(memory.candidate, name)
+        missing = memory.candidate.not_measured.get(name) or memory.plain.not_measured.get(name)
+        is_there = plain is not None and candidate is not None
+        yield Figure(
+            name=name,
+            unit="bytes",
+            plain=plain,
+            candidate=candidate,
+            kind=memory.candidate.kind,
+            source=memory.candidate.source,
+            not_measured=None if is_there else missing or "the meter gave none",
+        )
+
+
+def _time(timing: Timing) -> Figure:
+    return Figure(
+        name="update_s",
+        unit="seconds",
+        plain=timing.plain_median_s,
+        candidate=timing.candidate_median_s,
+        kind=timing.kind,
+        source=f"medians of {timing.pairs} pairs: {timing.source}",
+    )
+
+
+def _rolled_back(candidate: Candidate) -> RollbackProof:
+    shape = candidate.shape_key
+    look = getattr(candidate.parity, "rollback", None)
+    if look is None:
+        why = "was not put on" if candidate.parity is None else "left no such record"
+        return RollbackProof(
+            shape_key=shape,
+            bitwise=None,
+            sentence=f"Not looked at: the plan {why} at this shape.",
+        )
+    bitwise = bool(look.bitwise)
+    words = "equals the reference to the last bit" if bitwise else "differs from the reference"
+    return RollbackProof(
+        shape_key=shape,
+        bitwise=bitwise,
+        sentence=f"With the plan taken off, plain {words} at {shape}.",
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A record as JSON."""
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value

@@ -1,0 +1,404 @@
+"""Is a report to be believed? Checks in a fixed order, each with its outcome in a sentence.
+
+First trust: that a signer of the verifier's own file has signed these very bytes. Nothing is parsed
+before its signature or its digest verified, and the first failure ends everything. Then support: every
+figure, gate and verdict is computed again from the samples, and all of these checks are always run.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from ..results import Gate
+from ..spec import explain
+from .bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle, read_bundle, read_zip
+from .envelope import Opened, envelope_of_bundle, open_envelope, sigstore_bundle
+from .evidence import CELLS, REVISIONS, STUDY, Found, read_evidence
+from .instructions import NAME as VERIFY
+from .keys import public_pem
+from .predicate import Predicate, check_declared_first, check_spec_hash, decide
+from .refusal import Untrusted, quoted
+from .signers import Signer, Signers
+from .statement import digests_of, gates_as_tests, name_of_test, read_decision
+from .strict_json import canonical
+
+CheckOutcome = Literal["pass", "fail", "not_reached"]
+
+TRUST = ("bundle", "envelope", "signer", "statement", "evidence", "tests", "copies", "report.html")
+"""The checks of trust, in their order; the first that fails ends the verification."""
+SUPPORT = ("records", "spec_hash", "thresholds", "gates", "verdict", "facts")
+"""The checks of support; `gates` stands for one check a gate and shape."""
+
+_ABOUT_THE_SIGNER = ("unknown-signer", "bad-signature", "expired-signer", "revoked-signer")
+_UNSIGNED = (REPORT, TESTS, SIGSTORE, PUBLIC_KEY)
+"""Files that carry signatures, or the key; each is compared as a whole."""
+_NEEDED = (EVIDENCE + STUDY, EVIDENCE + CELLS, EVIDENCE + REVISIONS, HTML, VERIFY)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    id: str
+    """As in TRUST and SUPPORT; of a gate `gate: update_latency at T=128 B=4`."""
+    outcome: CheckOutcome
+    sentence: str
+    code: str | None = None
+    """Why it fails, for machines."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of verifying a report."""
+
+    checks: tuple[Check, ...]
+    checked_at: datetime
+    signer: Signer | None = None
+    """Who signed it, once that is known."""
+    predicate: Predicate | None = None
+    """What the evidence supports, computed here; None unless everything verified."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def verified(self) -> bool:
+        return self.predicate is not None and all(check.outcome == "pass" for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The checks that failed, the first that counts first."""
+        return tuple(check for check in self.checks if check.outcome == "fail")
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in one sentence."""
+        if self.verified and self.signer is not None and self.predicate is not None:
+            return f"Verified, signed by {self.signer.name}. {self.predicate.sentence}"
+        first = self.failures[0]
+        return f"Refused: {first.sentence}"
+
+    def document(self) -> dict[str, Any]:
+        """The published JSON, `recompute-verification/1`."""
+        said = self.predicate
+        return {
+            "schema": "recompute-verification/1",
+            "verified": self.verified,
+            "checked_at": self.checked_at.isoformat(),
+            "sentence": self.sentence,
+            "code": None if self.verified else self.failures[0].code,
+            "signer": self.signer
+            and {
+                "name": self.signer.name,
+                "fingerprint": self.signer.fingerprint,
+                "kind": self.signer.kind,
+            },
+            "study_id": said and said.study.id,
+            "plan": said and said.plan,
+            "plan_hash": said and said.plan_hash,
+            "verdict": said and said.verdict,
+            "warnings": list(self.warnings),
+            "checks": [
+                {"id": one.id, "outcome": one.outcome, "code": one.code, "sentence": one.sentence}
+                for one in self.checks
+            ],
+        }
+
+
+def verify_path(path: Path, signers: Signers, now: datetime) -> Verification:
+    """Verify a folder or a .zip. InputError when there is none, or it cannot be read."""
+    return _read_and_verify(lambda: read_bundle(path), signers, now)
+
+
+def verify_zip(data: bytes, signers: Signers, now: datetime) -> Verification:
+    """Verify a .zip as it was uploaded."""
+    return _read_and_verify(lambda: read_zip(data), signers, now)
+
+
+def verify(bundle: Bundle, signers: Signers, now: datetime) -> Verification:
+    """Verify a report's files against the keys that are trusted now."""
+    found = _Verifying(bundle, signers, now)
+    try:
+        found.trust()
+    except _Stop:
+        return found.result()
+    found.support()
+    return found.result()
+
+
+def _read_and_verify(read: Callable[[], Bundle], signers: Signers, now: datetime) -> Verification:
+    try:
+        bundle = read()
+    except Untrusted as error:
+        first = Check("bundle", "fail", str(error), error.code)
+        return Verification((first, *_not_reached(TRUST[1:] + SUPPORT)), now)
+    return verify(bundle, signers, now)
+
+
+def _not_reached(ids: tuple[str, ...]) -> Iterator[Check]:
+    for one in ids:
+        yield Check(one, "not_reached", "Not reached.")
+
+
+class _Stop(Exception):
+    """Trust is gone; nothing more is looked at."""
+
+
+class _Verifying:
+    """One verification: what is known so far, and the checks made of it."""
+
+    def __init__(self, bundle: Bundle, signers: Signers, now: datetime) -> None:
+        self.files, self.evidence = bundle.files, bundle.evidence
+        self.signers, self.now = signers, now
+        self.checks: list[Check] = []
+        self.opened: Opened | None = None
+        self.derived: Predicate | None = None
+        self.warnings: list[str] = []
+
+    def result(self) -> Verification:
+        done = {check.id.partition(":")[0].replace("gate", "gates") for check in self.checks}
+        done |= {check.id for check in self.checks}
+        left = tuple(one for one in TRUST + SUPPORT if one not in done)
+        checks = (*self.checks, *_not_reached(left))
+        is_good = not left and all(check.outcome == "pass" for check in checks)
+        return Verification(
+            checks,
+            self.now,
+            None if self.opened is None else self.opened.signer,
+            self.derived if is_good else None,
+            tuple(self.warnings),
+        )
+
+    def _pass(self, check: str, sentence: str) -> None:
+        self.checks.append(Check(check, "pass", sentence))
+
+    def _fail(self, check: str, error: Untrusted) -> None:
+        sentence = str(error)
+        sentence = sentence[0].upper() + sentence[1:] + ("" if sentence.endswith(".") else ".")
+        self.checks.append(Check(check, "fail", sentence, error.code))
+
+    # --- trust -------------------------------------------------------------------------------
+
+    def trust(self) -> None:
+        self._pass("bundle", f"{len(self.files)} files, {sum(map(len, self.files.values()))} bytes.")
+        opened = self.opened = self._opened()
+        signer = opened.signer
+        self._pass("envelope", "One envelope, DSSE v1, whose payload is an in-toto statement.")
+        self._pass("signer", f"Signed by {signer.name}, whose key you trust: {signer.fingerprint}.")
+        self.said, self.digests = self._or_stop("statement", lambda: _read_statement(opened.payload))
+        self._pass("statement", f"A decision on one plan, over {len(self.digests)} files.")
+        self._or_stop("evidence", self._compare_digests)
+        self._pass("evidence", "Every file that was signed is here and unchanged, and no other.")
+        self._or_stop("tests", self._compare_tests)
+        self._pass(
+            "tests", "The second statement lists the same gates and files; the signer is the same."
+        )
+        self._or_stop("copies", self._compare_copies)
+        self._pass("copies", f"{SIGSTORE} is the same envelope, and {PUBLIC_KEY} the signer's key.")
+        self._or_stop("report.html", self._compare_html)
+        self._pass("report.html", f"{HTML} is what was signed.")
+
+    def _or_stop(self, check: str, look: Callable[[], Any]) -> Any:
+        try:
+            return look()
+        except Untrusted as error:
+            self._fail(check, error)
+            raise _Stop from None
+
+    def _opened(self) -> Opened:
+        try:
+            return _open(self._file(REPORT), REPORT, self.signers, self.now)
+        except Untrusted as error:
+            if error.code in _ABOUT_THE_SIGNER:
+                self._pass("envelope", "One envelope, DSSE v1, whose payload is an in-toto statement.")
+                self._fail("signer", error)
+            else:
+                self._fail("envelope", error)
+            raise _Stop from None
+
+    def _compare_digests(self) -> None:
+        signed, here = self.digests, digests_of(self.files)
+        for name in _NEEDED:
+            if name not in signed:
+                raise Untrusted("evidence-unsigned", f"{name} is not among what was signed")
+        for name in signed:
+            if name in _UNSIGNED:
+                raise Untrusted("statement-form", f"{name} cannot be among what it signs")
+            if name not in here:
+                raise Untrusted("evidence-missing", f"{name} was signed and is missing")
+        for name in here:
+            if name not in signed and name not in _UNSIGNED:
+                raise Untrusted("evidence-extra", f"{name} is here and was not signed")
+        names = {digest: name for name, digest in signed.items()}
+        for name, digest in signed.items():
+            if name == HTML or here[name] == digest:
+                continue
+            if here[name] in names:
+                other = names[here[name]]
+                raise Untrusted("evidence-swapped", f"{name} holds what was signed as {other}")
+            raise Untrusted("evidence-changed", f"{name} was changed after it was signed")
+
+    def _compare_tests(self) -> None:
+        opened = _open(self._file(TESTS), TESTS, self.signers, self.now)
+        assert self.opened is not None
+        if opened.signer != self.opened.signer:
+            raise Untrusted(
+                "other-signer", f"{TESTS} is signed by {opened.signer.name}, the report by another"
+            )
+        if opened.payload != gates_as_tests(self.said, self.digests):
+            raise Untrusted("tests-differ", f"{TESTS} does not list the gates and files of this report")
+
+    def _compare_copies(self) -> None:
+        assert self.opened is not None
+        key = self.opened.signer.key
+        if self._file(SIGSTORE) != sigstore_bundle(self._file(REPORT), key):
+            raise Untrusted("sigstore-differs", f"{SIGSTORE} does not hold the envelope of {REPORT}")
+        if self._file(PUBLIC_KEY) != public_pem(key).encode():
+            raise Untrusted("public-key-differs", f"{PUBLIC_KEY} is not the key that signed")
+
+    def _compare_html(self) -> None:
+        if digests_of({HTML: self._file(HTML)})[HTML] != self.digests[HTML]:
+            raise Untrusted("html-changed", f"{HTML} was changed after it was signed")
+
+    def _file(self, name: str) -> bytes:
+        if name not in self.files:
+            raise Untrusted("file-missing", f"{name} is missing")
+        return self.files[name]
+
+    # --- support -----------------------------------------------------------------------------
+
+    def support(self) -> None:
+        try:
+            found = read_evidence(self.evidence)
+        except Untrusted as error:
+            self._fail("records", error)
+            return
+        self._pass("records", f"{len(found.cells)} records of {quoted(found.plan)} and of plain.")
+        self._look("spec_hash", lambda: _spec_hash(self.said, found))
+        self._look("thresholds", lambda: _thresholds(self.said, found))
+        try:
+            self.derived = decide(found)
+        except Untrusted as error:
+            self._fail("gates", error)
+            return
+        derived = self.derived
+        for check in _gates(self.said, derived):
+            self.checks.append(check)
+        self._look("verdict", lambda: _verdict(self.said, derived))
+        self._look("facts", lambda: _facts(self.said, derived))
+
+    def _look(self, check: str, look: Callable[[], str]) -> None:
+        try:
+            self._pass(check, look())
+        except Untrusted as error:
+            self._fail(check, error)
+
+
+def _open(envelope: bytes, name: str, signers: Signers, now: datetime) -> Opened:
+    """Open an envelope that is written just as `sign` writes it, so that every tool reads the same."""
+    opened = open_envelope(envelope, signers, now)
+    if opened.warnings:
+        raise Untrusted("not-as-written", f"{name}: {opened.warnings[0]}")
+    if envelope_of_bundle(sigstore_bundle(envelope, opened.signer.key)) != envelope:
+        raise Untrusted("not-as-written", f"{name}: is not written in the one way that we write it")
+    return replace(opened, warnings=())
+
+
+def _read_statement(payload: bytes) -> tuple[Predicate, dict[str, str]]:
+    raw, digests = read_decision(payload)
+    try:
+        said = Predicate.model_validate(raw)
+    except ValidationError as error:
+        raise Untrusted("predicate-form", f"the statement: {quoted(explain(error))}") from None
+    if canonical(said.document()) != canonical(raw):
+        raise Untrusted("predicate-form", "the statement: holds more than a decision of this version")
+    return said, digests
+
+
+# --- does the evidence support what was said? ------------------------------------------------
+
+
+def _spec_hash(said: Predicate, found: Found) -> str:
+    sentence = check_spec_hash(found)
+    if said.study.spec_hash != found.row.spec_hash:
+        raise Untrusted("spec-hash", "the report and its evidence name two specifications")
+    return sentence
+
+
+def _thresholds(said: Predicate, found: Found) -> str:
+    sentence = check_declared_first(found)
+    for name, declared in found.asked.thresholds.model_dump().items():
+        claimed = getattr(said.declared.thresholds, name)
+        if claimed != declared:
+            raise Untrusted(
+                "thresholds-differ",
+                f"the report judges by {name} {claimed:g}; the study declared {declared:g}",
+            )
+    if said.declared.declared_at != found.row.declared_at:
+        raise Untrusted(
+            "thresholds-differ",
+            f"the report says that the thresholds were declared at {quoted(said.declared.declared_at)}; "
+            f"the study says {found.row.declared_at}",
+        )
+    return sentence
+
+
+def _gates(said: Predicate, derived: Predicate) -> Iterator[Check]:
+    claimed = {(shape.shape_key, gate.id): gate for shape in said.shapes for gate in shape.gates}
+    for shape in derived.shapes:
+        for gate in shape.gates:
+            name = name_of_test(gate.id, shape.shape_key)
+            one = claimed.pop((shape.shape_key, gate.id), None)
+            if one == gate:
+                sentence = f"{name}: {_words(gate)}, as its samples give."
+                yield Check(f"gate: {name}", "pass", sentence)
+                continue
+            reported = "leaves it out" if one is None else f"says {_words(one)}"
+            sentence = f"{name}: the report {reported}; its own samples give {_words(gate)}."
+            yield Check(f"gate: {name}", "fail", sentence, "gate-differs")
+    for shape_key, gate_id in claimed:
+        name = quoted(name_of_test(gate_id, shape_key))
+        yield Check(f"gate: {name}", "fail", f"{name}: nothing was measured of it.", "gate-differs")
+
+
+def _words(gate: Gate) -> str:
+    if gate.observed is None:
+        return f"{gate.outcome} (no figure, threshold {gate.threshold:g})"
+    low, high = gate.ci95 or (gate.observed, gate.observed)
+    interval = "" if low == high == gate.observed else f", {low:.6g} to {high:.6g}"
+    return f"{gate.outcome} ({gate.observed:.6g}{interval}, threshold {gate.threshold:g})"
+
+
+def _verdict(said: Predicate, derived: Predicate) -> str:
+    if said.verdict != derived.verdict:
+        raise Untrusted(
+            "verdict-differs",
+            f"the report says {_VERDICTS[said.verdict]}; its evidence says {_VERDICTS[derived.verdict]}",
+        )
+    return f"The verdict follows from the gates: {_VERDICTS[derived.verdict]}."
+
+
+_VERDICTS = {"adopt": "adopt", "keep_original": "keep the original", "undecided": "undecided"}
+
+
+def _facts(said: Predicate, derived: Predicate) -> str:
+    claimed, supported = said.document(), derived.document()
+    if canonical(claimed) != canonical(supported):
+        where = _first_difference(claimed, supported)
+        raise Untrusted("facts-differ", f"the report's {where} does not follow from its evidence")
+    return "Every other figure, digest and sentence follows from the evidence too."
+
+
+def _first_difference(said: Any, derived: Any, where: str = "") -> str | None:
+    """The path of the first value that differs; None when all are equal."""
+    if isinstance(said, dict) and isinstance(derived, dict) and said.keys() == derived.keys():
+        pairs = [(f"{where}.{name}".lstrip("."), said[name], derived[name]) for name in derived]
+    elif isinstance(said, list) and isinstance(derived, list) and len(said) == len(derived):
+        pairs = [(f"{where}[{i}]", *both) for i, both in enumerate(zip(said, derived, strict=True))]
+    else:
+        return None if canonical(said) == canonical(derived) else quoted(where or "content").strip("'")
+    return next(
+        (found for pair in pairs if (found := _first_difference(pair[1], pair[2], pair[0]))), None
+    )
