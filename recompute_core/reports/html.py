@@ -1,0 +1,78 @@
+"""A decision as a page that a person reads: `report.html`, one file that needs nothing else.
+
+What was decided stands in the predicate; the records behind it are read from the same evidence.
+"""
+
+import hashlib
+
+from ..results import Candidate, StudyResult
+from ..studies.assemble import assemble
+from .evidence import Evidence, read_evidence
+from .page.document import document
+from .page.view import ReportView, Rollback, ShapeView, SignedFile
+from .predicate import Predicate, ShapeDecision
+
+_ELSEWHERE = {"workload", "shapes", "plans", "custom_plans", "thresholds", "silence_s"}
+"""Of the specification: what the page shows in other places, and what no figure depends on."""
+
+
+def render(predicate: Predicate, evidence: Evidence) -> bytes:
+    """The page, UTF-8; equal decisions give equal bytes. Raises Untrusted as `read_evidence`."""
+    return document(view_of(predicate, evidence))
+
+
+def view_of(predicate: Predicate, evidence: Evidence) -> ReportView:
+    """What the page shows. Raises Untrusted as `read_evidence`."""
+    found = read_evidence(evidence)
+    result = assemble(found.row, found.cells)
+    candidates = {one.candidate.shape_key: one.candidate for one in result.judged}
+    shapes = tuple(_shape(said, candidates[said.shape_key], result) for said in predicate.shapes)
+    kinds = {gate.kind for shape in shapes for gate in shape.gates if gate.observed is not None}
+    declared = predicate.declared
+    return ReportView(
+        plan=predicate.plan,
+        verdict=predicate.verdict,
+        sentence=predicate.sentence,
+        shapes=shapes,
+        thresholds=declared.thresholds,
+        declared=found.asked.thresholds,
+        declared_at=declared.declared_at,
+        first_measured_at=declared.first_measured_at,
+        workload={k: v for k, v in predicate.workload.items() if k not in ("anatomy", "blocks")},
+        regions=predicate.regions,
+        blocks=next((kept.blocks for kept in result.references.values()), ()),
+        kind="supplied" if "supplied" in kinds else "measured",
+        study_id=predicate.study.id,
+        plan_hash=predicate.plan_hash,
+        spec_hash=predicate.study.spec_hash,
+        settings=found.asked.model_dump(mode="json", exclude=_ELSEWHERE),
+        environment=predicate.environment,
+        rollback=Rollback(
+            predicate.rollback.words,
+            predicate.rollback.code,
+            tuple(proof.sentence for proof in predicate.rollback.proof),
+        ),
+        not_claimed=predicate.not_claimed,
+        not_recorded=predicate.not_recorded,
+        files=tuple(_signed(name, data) for name, data in sorted(evidence.items())),
+    )
+
+
+def _shape(said: ShapeDecision, candidate: Candidate, result: StudyResult) -> ShapeView:
+    return ShapeView(
+        shape_key=said.shape_key,
+        shape=said.shape,
+        verdict=said.verdict,
+        gates=said.gates,
+        parity=candidate.parity,
+        canary=candidate.canary,
+        memory=candidate.memory,
+        timing=candidate.timing,
+        reference=result.references.get(said.shape_key),
+        legality=candidate.legality or (),
+        troubles=said.troubles,
+    )
+
+
+def _signed(name: str, data: bytes) -> SignedFile:
+    return SignedFile(f"evidence/{name}", len(data), hashlib.sha256(data).hexdigest())

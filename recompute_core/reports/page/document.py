@@ -1,0 +1,70 @@
+"""The whole page: one file, no script, nothing fetched, light and dark, fit to be printed on A4."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from . import parity, picture, provenance, regions, samples, timeline, verdict
+from .curves import curves
+from .markup import Html, el, join, paragraph
+from .view import ReportView
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+Section = Callable[[ReportView], Html]
+
+_SECTIONS: tuple[tuple[str, str, Section], ...] = (
+    ("gates", "Gates", verdict.gates),
+    ("picture", "The picture", picture.picture),
+    ("curves", "Over the shapes", curves),
+    ("timeline", "Memory over an update", timeline.timelines),
+    ("parity", "Parity", parity.parity),
+    ("recomputed", "What was recomputed", regions.recomputed),
+    ("environment", "Environment", provenance.environment),
+    ("revisions", "Model and block revisions", provenance.revisions),
+    ("digests", "Digests", provenance.digests),
+    ("thresholds", "Thresholds", provenance.thresholds),
+    ("rollback", "Rollback", provenance.rollback),
+    ("not-claimed", "What this report does not claim", provenance.not_claimed),
+    ("samples", "Raw samples", samples.samples),
+)
+
+
+def document(view: ReportView) -> bytes:
+    """The page as UTF-8. The same view gives the same bytes."""
+    drawn = [(slug, name, section(view)) for slug, name, section in _SECTIONS]
+    kept = [(slug, name, inside) for slug, name, inside in drawn if inside]
+    links = el("ul", [el("li", el("a", name, href=f"#{slug}")) for slug, name, _ in kept])
+    body = join(
+        verdict.head(view),
+        el("nav", links, aria_label="Contents"),
+        el(
+            "main",
+            [
+                el("section", el("h2", name), inside, id=slug, class_="part")
+                for slug, name, inside in kept
+            ],
+        ),
+        el("footer", paragraph(_footer(view))),
+    )
+    head = join(
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("link", rel="icon", href="data:,"),
+        el("title", verdict.title(view)),
+        el("style", style()),
+    )
+    page = "<!doctype html>\n" + el("html", el("head", head), el("body", body), lang="en") + "\n"
+    return page.encode()
+
+
+@cache
+def style() -> Html:
+    """The style sheet, which no one but us writes."""
+    return Html(Path(__file__).with_name("style.css").read_text(encoding="utf-8"))
+
+
+def _footer(view: ReportView) -> str:
+    study = f" of study {view.study_id}" if view.study_id else ""
+    return f"Report on {view.plan}{study}. The page needs no network and runs no script."

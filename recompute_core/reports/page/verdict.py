@@ -1,0 +1,149 @@
+"""The first page: the verdict, what is signed, and the gates."""
+
+from ...gates import GATE_NAMES
+from ...results import Gate
+from .markup import Column, Group, Html, bullets, code, el, facts, join, paragraph, table
+from .plot import mark
+from .view import ReportView
+from .words import (
+    INTERVAL_NOTE,
+    KINDS,
+    MB_NOTE,
+    OUTCOMES,
+    VERDICT_OUTCOME,
+    VERDICTS,
+    count,
+    gap,
+    interval,
+    plan_label,
+    ratio,
+    sentence_case,
+    when,
+)
+
+_FIGURES = {
+    "gradient_parity": "largest gap of a gradient",
+    "memory_saving": "peak, ratio to plain",
+    "update_latency": "median update, ratio to plain",
+}
+_GATES = (
+    Column("Gate"),
+    Column("Threshold (at most)", number=True),
+    Column("Observed", number=True),
+    Column("95 % interval", number=True),
+    Column("Outcome", word=True),
+    Column("Figure", word=True),
+    Column("Threshold was", word=True),
+    Column("In words"),
+)
+
+
+def title(view: ReportView) -> str:
+    """What the window and the print are called."""
+    return f"{sentence_case(VERDICTS[view.verdict])}: {plan_label(view.plan)}"
+
+
+def head(view: ReportView) -> Html:
+    """Title, verdict sentence, the facts one asks for first."""
+    outcome = VERDICT_OUTCOME[view.verdict]
+    tags = [
+        el("span", words, class_="tag")
+        for words, holds in (
+            ("what-if: thresholds differ from the declared ones", view.what_if),
+            ("supplied figures", view.kind == "supplied"),
+        )
+        if holds
+    ]
+    here = view.environment
+    device = f"{str(here.get('device', '')).upper()} {here.get('device_name', '')}".strip()
+    items = [
+        ("Plan", view.plan),
+        ("Workload", str(view.workload.get("name", ""))),
+        ("Shapes", count(len(view.shapes), "shape")),
+        ("Device", device),
+        ("Thresholds declared", when(view.declared_at)),
+        ("Study", view.study_id),
+    ]
+    return el(
+        "header",
+        paragraph("Decision report, Recompute Studio", css="over"),
+        el("h1", "Activation recomputation with ", plan_label(view.plan)),
+        el(
+            "div",
+            paragraph(mark(outcome, VERDICTS[view.verdict]), tags, css="stand"),
+            paragraph(view.sentence, css="sentence"),
+            class_=f"verdict edge-{outcome}",
+            role="status",
+        ),
+        facts((name, value) for name, value in items if value),
+        _signed(),
+    )
+
+
+def _signed() -> Html:
+    return el(
+        "aside",
+        paragraph(
+            el("b", "What is signed. "),
+            code("report.intoto.jsonl"),
+            " holds the verdict, the gates and the SHA-256 of this page and of every file under ",
+            code("evidence/"),
+            " with a signature over all of it. A page by itself proves nothing: check it with ",
+            code("python -m recompute_core verify ."),
+            ", which also computes every gate again from the raw samples, or with OpenSSL and sha256sum "
+            "alone as ",
+            code("VERIFY.md"),
+            " says.",
+        ),
+        class_="signed",
+    )
+
+
+def gates(view: ReportView) -> Html:
+    """Each gate at each shape."""
+    groups = [
+        Group(
+            [_row(view, gate) for gate in one.gates],
+            join(one.shape_key, " ", mark(VERDICT_OUTCOME[one.verdict], VERDICTS[one.verdict])),
+        )
+        for one in view.shapes
+    ]
+    timed = any(one.timing is not None for one in view.shapes)
+    return join(
+        table(_GATES, groups, "Every gate at every shape", "gates wide untitled"),
+        _troubles(view),
+        paragraph(f"{MB_NOTE} {INTERVAL_NOTE if timed else ''}", css="note"),
+    )
+
+
+def _row(view: ReportView, gate: Gate) -> tuple[Html | str, ...]:
+    is_ratio = gate.id != "gradient_parity"
+    what = _FIGURES[gate.id]
+    if not is_ratio and gate.threshold != view.thresholds.gradient_gap:
+        what = "largest relative gap"  # the one that failed, against its own limit
+    name = join(sentence_case(GATE_NAMES[gate.id]), el("small", what))
+    return (
+        name,
+        f"{gate.threshold:g}" if is_ratio else gap(gate.threshold),
+        ratio(gate.observed) if is_ratio else gap(gate.observed),
+        interval(gate.ci95, is_ratio),
+        mark(gate.outcome, OUTCOMES[gate.outcome]),
+        KINDS[gate.kind] if gate.observed is not None else "–",
+        "declared" if gate.threshold in _declared(view, gate) else "what-if",
+        gate.sentence,
+    )
+
+
+def _declared(view: ReportView, gate: Gate) -> tuple[float, ...]:
+    limits = view.declared
+    return {
+        "gradient_parity": (limits.gradient_gap, limits.relative_gap),
+        "memory_saving": (limits.peak_ratio,),
+        "update_latency": (limits.update_ratio,),
+    }[gate.id]
+
+
+def _troubles(view: ReportView) -> Html | None:
+    """Why a gate was not run."""
+    said = [f"{one.shape_key}: {trouble}" for one in view.shapes for trouble in one.troubles]
+    return bullets(said) if said else None

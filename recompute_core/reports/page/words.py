@@ -1,0 +1,122 @@
+"""Words and number formats of the page; units stand in the heads of columns."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from ...results import FigureKind, Outcome
+
+VERDICTS = {"adopt": "adopt", "keep_original": "keep original", "undecided": "undecided"}
+VERDICT_OUTCOME: dict[str, Outcome] = {
+    "adopt": "pass",
+    "keep_original": "fail",
+    "undecided": "undecided",
+}
+"""The mark that a verdict is drawn with."""
+OUTCOMES: dict[Outcome, str] = {
+    "pass": "pass",
+    "fail": "fail",
+    "undecided": "undecided",
+    "not_run": "not run",
+}
+KINDS: dict[FigureKind, str] = {
+    "measured": "measured",
+    "estimated": "estimated",
+    "supplied": "supplied",
+}
+PARTS = {
+    "output": "output",
+    "loss": "loss",
+    "input_grad": "gradient of an input",
+    "grad": "gradient of a parameter",
+    "buffer": "buffer",
+    "rng": "random state",
+    "weight": "weight after the step",
+}
+"""What a compared tensor is."""
+MB_NOTE = "MB is 10⁶ bytes."
+INTERVAL_NOTE = (
+    "Intervals are 95 % bootstrap intervals of the median of the paired ratios; with 7 pairs they cover "
+    "87.5 %, with 9 to 15 pairs 96 %. A gate passes when its whole interval keeps to the threshold."
+)
+
+
+def sentence_case(text: str) -> str:
+    """First letter upper, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def when(moment: str) -> str:
+    """`29 Nov 2026, 16:47:05 UTC` from ISO 8601; what is none is shown as it is."""
+    try:
+        return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M:%S} UTC"
+    except ValueError:
+        return moment
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 shape`, `3 shapes`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def gap(value: float | None) -> str:
+    """`0`, `1e-4`, `2.8e-7`: a gap or its limit."""
+    if value is None:
+        return "–"
+    if value == 0:
+        return "0"
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def interval(edges: tuple[float, float] | None, is_ratio: bool) -> str:
+    """`1.260 to 1.330`; a point where the figure is exact."""
+    if edges is None:
+        return "–"
+    low, high = (ratio(edge) if is_ratio else gap(edge) for edge in edges)
+    return "exact" if low == high else f"{low} to {high}"
+
+
+def plan_label(plan: str) -> str:
+    """A plan's name with runs of blocks shortened: `blocks:0,1,2` reads `blocks:0–2`."""
+    numbers = plan.removeprefix("blocks:").split(",") if plan.startswith("blocks:") else []
+    if len(numbers) > 2 and all(n.isdecimal() for n in numbers):
+        found = list(map(int, numbers))
+        if found == list(range(found[0], found[-1] + 1)):
+            return f"blocks:{found[0]}–{found[-1]}"
+    return plan
+
+
+def short_shapes(keys: Sequence[str]) -> dict[str, str]:
+    """Shape keys without the sizes that all of them share: `T=128`, `T=256` of one batch."""
+    parts = [key.split(" ") for key in keys]
+    if len(parts) < 2 or len({len(part) for part in parts}) > 1:
+        return {key: key for key in keys}
+    varying = [i for i in range(len(parts[0])) if len({part[i] for part in parts}) > 1]
+    return {
+        key: " ".join(part[i] for i in varying) or key for key, part in zip(keys, parts, strict=True)
+    }
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def runs(names: Sequence[str], order: Sequence[str]) -> str:
+    """Names in the order of forward, those that follow each other shortened: `blocks.0 to blocks.5`."""
+    at = {name: number for number, name in enumerate(order)}
+    known = sorted((name for name in names if name in at), key=at.__getitem__)
+    found: list[list[str]] = []
+    for name in known:
+        if found and at[name] == at[found[-1][-1]] + 1:
+            found[-1].append(name)
+        else:
+            found.append([name])
+    said = []
+    for run in found:
+        said += run if len(run) < 3 else [f"{run[0]} to {run[-1]}"]
+    return ", ".join([*said, *(name for name in names if name not in at)])
