@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .errors import Cancelled, InputError, StoreError
+from .output import EXIT_CODES, json_option
 from .output import check_json_file as _check_writable
-from .output import json_option
 from .output import show as _print
 from .output import write_json as _write_json
 from .reports.command_export import export_command
 from .reports.command_keys import keys
+from .reports.command_report import report, verify
 from .settings import OURS
 from .spec import PRESETS
 
 if TYPE_CHECKING:
     from .planning import Wish
-
-EXIT_CODES = {"adopt": 0, "keep_original": 1, "undecided": 3}
 
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one setting; may be repeated."
@@ -426,6 +425,8 @@ def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -
 
 cli.add_command(export_command)
 cli.add_command(keys)
+cli.add_command(report)
+cli.add_command(verify)
 
 
 # --- output ----------------------------------------------------------------------------------

@@ -10,6 +10,9 @@ import click
 from .errors import InputError
 from .writing import check_writable, write_whole
 
+EXIT_CODES = {"adopt": 0, "keep_original": 1, "undecided": 3}
+"""What a command that gives a verdict ends with."""
+
 json_option = click.option(
     "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
 )

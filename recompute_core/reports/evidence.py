@@ -2,10 +2,12 @@
 
 `study.json` holds what was asked, when and on what; `cells.json` what every phase of plain and of the
 plan found, at every shape; `revisions.json` which sources ran; `timeline SHAPE.json` the bytes alive
-over an update; traces are the profiler's own. Only what was found is in them: medians, ratios, gates
-and whatever else follows from it is left out, so that no file can say something else than its samples.
+over an update; a trace is the profiler's (Chrome's format, gzipped, which Perfetto opens). Only what
+was found is in them: medians, ratios, gates and whatever else follows from it is left out, so that no
+file can say something else than its samples.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +29,8 @@ from ..results import (
     Timing,
 )
 from ..settings import shape_key
-from ..spec import StudySpec, digest_of, explain
+from ..spec import StudySpec, Thresholds, digest_of, explain
+from ..studies.artifacts import trace_name
 from ..studies.flow import PLAIN
 from ..studies.store import Cell, Phase, Store, StudyRow
 from .refusal import Untrusted, quoted
@@ -86,23 +89,22 @@ def timeline_name(shape: str) -> str:
     return f"timeline {shape}.json"
 
 
-def trace_name(shape: str, side: Literal["plain", "candidate"]) -> str:
-    """The file that holds one side's profiler trace (Chrome format, opens in Perfetto) at a shape."""
-    return f"trace {shape} {side}.json.gz"
-
-
 # --- writing ---------------------------------------------------------------------------------
 
 
 def gather(store: Store, study: str, plan: str) -> dict[str, bytes]:
     """The evidence for a plan of a finished study.
 
-    Raises InputError for a study or plan that is not there, or that is not finished.
+    Raises InputError for a study or plan that is not there, that is not finished, or whose records this
+    version cannot read.
     """
     row, cells = store.study(study), store.cells(study)
     check_finished(row, cells, plan)
-    traces, missing = _traces(store, row, plan)
-    return evidence_of(row, cells, plan, traces, missing)
+    traces, missing = _traces(store, row, cells, plan)
+    try:
+        return evidence_of(row, cells, plan, traces, missing)
+    except (ValidationError, KeyError):
+        raise InputError(f"study {study} was measured by another version; run it again") from None
 
 
 def check_finished(row: StudyRow, cells: Sequence[Cell], plan: str) -> None:
@@ -207,20 +209,35 @@ def _revisions(row: StudyRow, rows: Sequence[Mapping[str, Any]]) -> dict[str, An
     return {"git_commit": row.environment.get("git_commit"), "sources": noted}
 
 
-def _traces(store: Store, row: StudyRow, plan: str) -> tuple[dict[str, bytes], dict[str, str]]:
-    """The traces in a study's folder by the names they get, and why others are missing."""
+def _traces(
+    store: Store, row: StudyRow, cells: Sequence[Cell], plan: str
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The profiler's traces of plain's and the plan's updates, and why others are missing."""
+    memory = {(cell.shape_key, cell.plan): cell.payload for cell in cells if cell.phase == "memory"}
     found: dict[str, bytes] = {}
     missing: dict[str, str] = {}
-    sides: dict[Literal["plain", "candidate"], str] = {"plain": PLAIN, "candidate": plan}
-    for sizes in row.spec.shapes:
-        shape = shape_key(row.spec.at(sizes))
-        for side, whose in sides.items():
-            path = store.folder(row.id) / f"trace {shape} {whose}.json.gz"
-            try:
-                found[trace_name(shape, side)] = path.read_bytes()
-            except OSError:
-                missing[trace_name(shape, side)] = "the study has kept none"
+    for shape in (shape_key(row.spec.at(sizes)) for sizes in row.spec.shapes):
+        for whose in (PLAIN, plan):
+            kept, name = memory.get((shape, whose)), trace_name(shape, whose)
+            if kept is None:
+                missing[name] = "no memory was measured"
+            elif kept.get("trace") != name:
+                missing[name] = kept["not_measured"].get("trace", "the study has kept none")
+            else:
+                try:
+                    data = (store.folder(row.id) / name).read_bytes()
+                except OSError:
+                    missing[name] = "it is no longer in the study's folder"
+                    continue
+                if _digest(data) == kept.get("trace_digest"):
+                    found[name] = data
+                else:
+                    missing[name] = "the file in the study's folder is not the one that was kept"
     return found, missing
+
+
+def _digest(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -334,6 +351,10 @@ def _cells(evidence: Evidence, spec: StudySpec, plan: str) -> list[Cell]:
             side = "plain" if row.plan == PLAIN else "candidate"
             timeline = timelines[row.shape_key].get(side) if row.phase == "memory" else None
             payload = _payload(row.phase, payload, timeline, where)
+            if row.phase == "memory":
+                _check_trace(evidence, payload)
+            if row.phase == "parity" and not payload["passed"]:
+                _check_failure(payload, spec.thresholds, where)
         cells[row.shape_key, row.plan, row.phase] = Cell(
             row.shape_key,
             row.plan,
@@ -364,6 +385,20 @@ def _payload(phase: Phase, payload: dict[str, Any], timeline: Any, where: str) -
     if len(payload.get("samples", ())) > MOST_PAIRS:
         raise _odd(CELLS, f"{where}: more than {MOST_PAIRS} pairs")
     return understood
+
+
+def _check_trace(evidence: Evidence, payload: dict[str, Any]) -> None:
+    """That the trace, if it is here, is the one that was kept when memory was measured."""
+    name = payload["trace"]
+    if name in evidence and _digest(evidence[name]) != payload["trace_digest"]:
+        raise _odd(name, "is not the trace that was kept")
+
+
+def _check_failure(payload: dict[str, Any], thresholds: Thresholds, where: str) -> None:
+    """That a parity which failed names just the tensors that are off."""
+    parity = ParityFailed.model_validate(payload)
+    if parity.failed != parity.failures(thresholds):
+        raise _odd(CELLS, f"{where}: the tensors that it says are off are not those whose gaps are")
 
 
 def _timelines(evidence: Evidence, shape: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..gates import candidate_sentence
+from ..gates import candidate_sentence, stuck_sentence
 from ..plans.names import plan_hash
 from ..results import (
     Candidate,
@@ -17,9 +17,11 @@ from ..results import (
     Judged,
     Measured,
     MemoryPair,
+    OptimizerUsed,
     ParityFailed,
     ParityPassed,
     Reference,
+    RngUsed,
     StudyResult,
     Timing,
     Verdict,
@@ -104,9 +106,9 @@ class References(_Said):
     batch: str
     data: str | None
     loss: float
-    optimizer: Any = None
-    """Settings, and the digest of its state."""
-    rng: Any = None
+    optimizer: OptimizerUsed | None
+    """With the digest of its state."""
+    rng: RngUsed | None
     """How random numbers were drawn and replayed."""
 
 
@@ -130,11 +132,15 @@ class ShapeDecision(_Said):
 
 
 class RollbackProof(_Said):
-    """Whether plain was plain again, to the last bit, once the plan was off."""
+    """Whether plain was plain again once the plan was off."""
 
     shape_key: str
-    bitwise: bool | None
+    is_plain: bool | None
     """None: the study has not looked."""
+    bitwise: bool | None
+    """Whether every tensor of the update equals the reference to the last bit."""
+    compared: int
+    """How many tensors were compared."""
     sentence: str
 
 
@@ -304,8 +310,8 @@ def _shape(one: Judged, reference: Reference | None) -> ShapeDecision:
             batch=reference.batch_digest,
             data=reference.data_digest,
             loss=reference.loss,
-            optimizer=_plain(getattr(reference, "optimizer", None)),
-            rng=_plain(getattr(reference, "rng", None)),
+            optimizer=reference.optimizer,
+            rng=reference.rng,
         ),
     )
 
@@ -385,24 +391,29 @@ def _time(timing: Timing) -> Figure:
 
 
 def _rolled_back(candidate: Candidate) -> RollbackProof:
-    shape = candidate.shape_key
-    look = getattr(candidate.parity, "rollback", None)
-    if look is None:
-        why = "was not put on" if candidate.parity is None else "left no such record"
-        return RollbackProof(
-            shape_key=shape,
-            bitwise=None,
-            sentence=f"Not looked at: the plan {why} at this shape.",
+    shape, parity = candidate.shape_key, candidate.parity
+    look = None if parity is None else parity.rollback
+    if parity is None or look is None:
+        why = "has passed nothing" if parity is None or not parity.passed else "left no such record"
+        sentence = f"Not looked at: the plan {why} at {shape}."
+        return RollbackProof(shape_key=shape, is_plain=None, bitwise=None, compared=0, sentence=sentence)
+    is_plain = look.is_plain(parity.noise_floor)
+    if not is_plain:
+        sentence = stuck_sentence(look, parity.noise_floor)
+    elif look.bitwise:
+        sentence = (
+            f"Plan put on and taken off at {shape}: nothing is left on the model, and all "
+            f"{look.compared} tensors of the update equal plain's to the last bit."
         )
-    bitwise = bool(look.bitwise)
-    words = "equals the reference to the last bit" if bitwise else "differs from the reference"
+    else:
+        sentence = (
+            f"Plan put on and taken off at {shape}: nothing is left on the model, and the update "
+            "differs from plain's no more than plain does from itself on this device."
+        )
     return RollbackProof(
         shape_key=shape,
-        bitwise=bitwise,
-        sentence=f"With the plan taken off, plain {words} at {shape}.",
+        is_plain=is_plain,
+        bitwise=look.bitwise,
+        compared=look.compared,
+        sentence=sentence,
     )
-
-
-def _plain(value: Any) -> Any:
-    """A record as JSON."""
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value

@@ -1,0 +1,134 @@
+"""The commands `report` and `verify`: a decision signed, and a signed decision checked."""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import InputError
+from ..output import EXIT_CODES, check_json_file, json_option, write_json
+
+if TYPE_CHECKING:
+    from .keys import PublicKey
+    from .release import Released
+
+
+@click.command(
+    epilog="Example: python -m recompute_core report 20261129-163455-3f9c --candidate every-block "
+    "--key ~/.config/recompute/signer.key --out decision"
+)
+@click.argument("study", metavar="STUDY")
+@click.option("--candidate", "plan", required=True, metavar="PLAN", help="A plan of the study.")
+@click.option(
+    "--key", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Your private key."
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A new folder, or a new .zip.",
+)
+@click.option(
+    "--passphrase-fd",
+    "descriptor",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Read the key's passphrase from this file descriptor; else RECOMPUTE_KEY_PASSPHRASE, else a "
+    "prompt.",
+)
+@json_option
+def report(
+    study: str, plan: str, key: Path, out: Path, descriptor: int | None, json_file: str | None
+) -> None:
+    """Sign the decision on a plan, with all that it follows from, for somebody who does not trust you.
+
+    The exit code is that of the verdict: 0 adopt, 1 keep the original, 3 undecided.
+    """
+    from ..studies.store import Store
+    from .bundle import check_new_bundle, write_bundle
+    from .evidence import gather
+    from .keys import check_key_file, load_key
+    from .passphrase import passphrase
+    from .refusal import Untrusted
+    from .release import release
+
+    evidence = gather(Store(), study, plan)
+    check_json_file(json_file)
+    check_new_bundle(out)
+    check_key_file(key)  # before anybody types a passphrase
+    private = load_key(key, passphrase(descriptor))
+    try:
+        released = release(evidence, private)
+    except Untrusted as error:
+        raise InputError(f"study {study} cannot be reported: {error}") from None
+    write_bundle(out, released.bundle)
+    document = _written(out, released, private.public_key())
+    if json_file != "-":
+        said = released.predicate
+        click.echo(f"{out}: {len(released.bundle.files)} files, {document['bytes']} bytes")
+        click.echo(f"signed with {document['signer']['fingerprint']}")
+        for name, why in said.not_recorded.items():
+            click.echo(f"not in it: {name}: {why}")
+        click.echo(f"\n{_shown(said.sentence)}")
+    write_json(json_file, document)
+    sys.exit(EXIT_CODES[released.predicate.verdict])
+
+
+def _written(out: Path, released: "Released", key: "PublicKey") -> dict[str, Any]:
+    """`recompute-report/1`."""
+    from .keys import fingerprint, kind_of
+    from .statement import digests_of
+
+    said, files = released.predicate, released.bundle.files
+    return {
+        "schema": "recompute-report/1",
+        "study_id": said.study.id,
+        "plan": said.plan,
+        "plan_hash": said.plan_hash,
+        "verdict": said.verdict,
+        "sentence": said.sentence,
+        "out": str(out),
+        "bytes": sum(map(len, files.values())),
+        "files": digests_of(files),
+        "not_recorded": said.not_recorded,
+        "signer": {"fingerprint": fingerprint(key), "kind": kind_of(key)},
+    }
+
+
+@click.command(epilog="Example: python -m recompute_core verify decision --signers signers.json")
+@click.argument("bundle", type=click.Path(path_type=Path), metavar="BUNDLE")
+@click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Whom you trust; signers.json in RECOMPUTE_HOME unless given. 'keys trust' writes it.",
+)
+@json_option
+def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
+    """Check a signed decision, a folder or a .zip, and compute every gate again from its samples.
+
+    The exit code is 0 when it verifies, whatever the verdict, and 1 when it is refused.
+    """
+    from .signers import load_signers, signers_file
+    from .verify import verify_path
+
+    trusted = load_signers(signers_file(signers))
+    check_json_file(json_file)
+    found = verify_path(bundle, trusted, datetime.now(UTC).replace(microsecond=0))
+    if json_file != "-":
+        words = {"pass": "pass", "fail": "FAIL", "not_reached": "-"}
+        for check in found.checks:
+            click.echo(f"{words[check.outcome]:4}  {check.id:12} {_shown(check.sentence)}")
+        for warning in found.warnings:
+            click.echo(f"note: {_shown(warning)}")
+        click.echo(f"\n{_shown(found.sentence)}")
+    write_json(json_file, found.document())
+    sys.exit(0 if found.verified else 1)
+
+
+def _shown(text: str) -> str:
+    """Text for a terminal: a plan's name may hold anything that somebody has signed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
