@@ -73,6 +73,5 @@ def _say(found: OwnSettings) -> None:
     anatomy = found.anatomy
     known = ", ".join(f"`{part}`" for part in anatomy.parts)
     parts = f"; known parts: {known}" if known else "; no part is known as norm, attention or MLP"
-    st.caption(
-        f"{count(anatomy.blocks, 'block')}, `{anatomy.names[0]}` to `{anatomy.names[-1]}`{parts}."
-    )
+    names = " to ".join(f"`{name}`" for name in dict.fromkeys((anatomy.names[0], anatomy.names[-1])))
+    st.caption(f"{count(anatomy.blocks, 'block')}, {names}{parts}.")

@@ -35,6 +35,7 @@ from .step import (
     generators_kept,
     not_finite,
     nothing_finite,
+    overflows,
     run,
     without,
 )
@@ -44,6 +45,8 @@ EXACT = 1e-6
 """Largest relative gap that passes where plain repeats itself to the last bit: a replay does too."""
 TOLERANCES = {"float32": 1e-5, "bfloat16": 1e-3, "float16": 1e-3}
 """The same where it does not, by the precision of the forward; the noise floor may raise it."""
+LOSS_SCALE, LEAST_SCALE = 2.0**16, 2.0**-16
+"""What a gradient scaler begins with, and how far down it is followed where gradients overflow."""
 _NOISE_FACTOR = 4.0
 
 Progress = Callable[[str], None]
@@ -69,7 +72,8 @@ def check_blocks(
     `model` is a module or, better, a function that builds one (a copy shares what its hooks refer to).
     `inputs` are its arguments: a tuple or list, a mapping of keyword arguments, or one tensor. `blocks`
     are FQNs, `""` the model itself; `loss_fn` takes the model's output. `autocast` is the dtype of an
-    autocast around forward and loss; `forward_context` makes any other context around them. Both are
+    autocast around forward and loss (with float16 the loss is scaled for backward, as a gradient scaler
+    does); `forward_context` makes any other context around them. Both are
     left before backward, as training loops do. `step(model, inputs, loss_fn) -> (output, loss)` replaces
     forward and backward as a whole; `checkpoint(function, *args, **kwargs)` replaces torch's
     non-reentrant checkpoint by your own; `candidate` builds the same model recomputing by itself (a
@@ -94,7 +98,13 @@ def check_blocks(
             raise InputError(f"{name}: expected {expected}, got a {type(value).__name__}")
     build = copies_of(model) if isinstance(model, nn.Module) else model
     training = Training(
-        build, inputs, loss_fn, _context(dtype, forward_context, inputs), step, candidate
+        build,
+        inputs,
+        loss_fn,
+        _context(dtype, forward_context, inputs),
+        step,
+        candidate,
+        loss_scale=LOSS_SCALE if dtype == torch.float16 and step is None else 1.0,
     )
     with generators_kept():
         first = model if isinstance(model, nn.Module) else _built(build)
@@ -228,7 +238,7 @@ class _Check:
 
     def report(self) -> BlockReport:
         """Everything, cheapest question first."""
-        plain = self._run(Way(), watched=self.blocks)
+        plain = self._first()
         self._plain[Way()] = plain
         noise: float | None = None
         saving: Saving | None = None
@@ -259,6 +269,20 @@ class _Check:
             steps=self.steps,
             warnings=tuple(self.warnings),
         )
+
+    def _first(self) -> Left:
+        """The plain step; under float16 with the largest scale of the loss that overflows nowhere."""
+        plain = self._run(Way(), watched=self.blocks)
+        if self.training.loss_scale == 1:
+            return plain
+        while plain.error is None and overflows(plain) and self.training.loss_scale > LEAST_SCALE:
+            self.training = replace(self.training, loss_scale=self.training.loss_scale / 2**8)
+            plain = self._run(Way(), watched=self.blocks)
+        self.warnings.append(
+            f"float16: the loss was scaled by {self.training.loss_scale:g} for backward, as a gradient "
+            "scaler does"
+        )
+        return plain
 
     @property
     def _largest_gap(self) -> float | None:

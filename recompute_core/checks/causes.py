@@ -330,6 +330,11 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
         "a tensor that the replay needs is changed in place after it was kept; change a copy",
     ),
     (
+        "range() arg 3 must not be zero",
+        "too_many_segments",
+        "checkpoint_sequential is asked for more segments than there are layers; ask for fewer",
+    ),
+    (
         "second time|ready only once|incompatible with .grad|incompatible with inputs|use_reentrant"
         "|setup_context|vmap|support saved tensor hooks",
         "variant_refuses",

@@ -47,6 +47,8 @@ class Training:
     step: Step | None = None
     candidate: Callable[[], nn.Module] | None = None
     """Builds the same model recomputing by itself; stands in for a plan put on by us."""
+    loss_scale: float = 1.0
+    """What the loss is multiplied by for backward, and the gradients divided by after it."""
 
 
 @dataclass(frozen=True)
@@ -246,8 +248,19 @@ def _usual_step(
         if loop == "eval_before_backward":
             until_backward_ends.enter_context(_evaluating(model))
         if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
+            # An optimizer inside backward takes gradients before anybody could divide them.
+            scale = 1.0 if loop == "step_in_backward" else training.loss_scale
+            (loss * scale).backward()
+            _unscale(model, inputs, scale)
     return output, loss
+
+
+def _unscale(model: nn.Module, inputs: Any, scale: float) -> None:
+    """Divide every gradient, as a gradient scaler does before the optimizer's step."""
+    leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
+    gradients = [t.grad for t in (*model.parameters(), *leaves) if t.is_leaf and t.grad is not None]
+    for gradient in gradients if scale != 1 else ():
+        gradient.div_(scale)
 
 
 @contextmanager
@@ -464,6 +477,12 @@ def not_finite(left: Left) -> list[str]:
         and (tensor.is_floating_point() or tensor.is_complex())
         and not bool(torch.isfinite(tensor).all())
     ]
+
+
+def overflows(left: Left) -> bool:
+    """Whether a gradient holds what is not finite."""
+    gradients = (t for key, t in left.tensors.items() if key.startswith(("grad/", "input_grad/")))
+    return any(not bool(torch.isfinite(t).all()) for t in gradients)
 
 
 def nothing_finite(left: Left) -> bool:

@@ -4,6 +4,7 @@ import contextlib
 import functools
 from collections import UserDict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -521,3 +522,31 @@ def test_contexts_that_are_left_before_backward(act: Any, context: Any, verdict:
 def test_options_that_do_not_exist(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check(Block, **options)
+
+
+# --- float16 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_float16_is_checked_with_a_scaled_loss(scale: float) -> None:
+    def loss(output: Tensor) -> Tensor:
+        return square(output.float()) * scale
+
+    report = check(lambda: layers(nn.GELU()), autocast="float16", loss=loss)
+    assert_found(report, "legal", None)
+    (said,) = report.warnings  # and not that anything is not finite
+    taken = float(said.removeprefix("float16: the loss was scaled by ").partition(" ")[0])
+    assert taken <= 1 if scale > 1 else taken == 65536
+    broken = check(
+        lambda: layers(nn.Dropout(0.5), nn.Tanh()), autocast="float16", loss=loss, rng="ignore"
+    )
+    assert broken.verdict == "parity_fail"
+
+
+def test_what_is_scaled_is_divided_again() -> None:
+    training = Training(one_block, (batch(),), square, lambda: torch.autocast("cpu", torch.float16))
+    plain, scaled = (
+        run(replace(training, loss_scale=scale), Way()).tensors["grad/block.layer.weight"]
+        for scale in (1.0, 2.0**10)
+    )
+    assert float((plain - scaled).abs().max()) <= 1e-3 * float(plain.abs().max())
