@@ -14,6 +14,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +106,9 @@ def write_bundle(out: Path, bundle: Bundle) -> None:
     except OSError as error:
         raise InputError(f"--out {out}: cannot be written: {error.strerror}") from None
     finally:
-        shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
+        shutil.rmtree(part, ignore_errors=True)
+        with suppress(OSError):
+            part.unlink()
 
 
 def _write_folder(folder: Path, bundle: Bundle) -> None:

@@ -62,7 +62,8 @@ The last statement, that of `report.intoto.jsonl`, is kept for the next step.
 The statement names every file with its SHA-256. Each must answer `OK`.
 
 ```sh
-tr '{{' '\\n' < "$work/statement" | while IFS='"' read -r _ kind _ digest _ _ _ name _; do
+{{ tr '{{' '\\n' < "$work/statement"; echo; }} |
+while IFS='"' read -r _ kind _ digest _ _ _ name _; do
     if [ "$kind" = sha256 ]; then printf '%s  %s\\n' "$digest" "$name"; fi
 done > "$work/digests"
 sha256sum --check --strict "$work/digests"

@@ -1,0 +1,324 @@
+"""Evidence: what is in the files, and what is read from them."""
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recompute_core.errors import InputError
+from recompute_core.reports.evidence import (
+    CELLS,
+    MOST_BYTES,
+    REVISIONS,
+    STUDY,
+    evidence_of,
+    gather,
+    read_evidence,
+    timeline_name,
+)
+from recompute_core.reports.predicate import Predicate, derive
+from recompute_core.reports.refusal import Untrusted
+from recompute_core.reports.strict_json import canonical
+from recompute_core.results import (
+    OptimizerUsed,
+    Reference,
+    Revisions,
+    RngUsed,
+    Rollback,
+    SourceRevision,
+)
+from recompute_core.studies.artifacts import trace_name
+from recompute_core.studies.assemble import assemble
+from recompute_core.studies.store import Store
+from tests.core import cells as played
+from tests.pages import studies
+from tests.reports.decisions import edited, evidence, evidence_from
+
+SHAPES = ("T=128 B=4", "T=256 B=4")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path)
+    yield opened
+    opened.close()
+
+
+def test_the_files_of_a_finished_study() -> None:
+    files = evidence()
+    assert sorted(files) == sorted([STUDY, CELLS, REVISIONS, *map(timeline_name, SHAPES)])
+    about, cells = json.loads(files[STUDY]), json.loads(files[CELLS])
+    assert about["candidate"] == "every-block"
+    assert {cell["plan"] for cell in cells} == {"none", "every-block"}
+    assert {(cell["shape_key"], cell["phase"]) for cell in cells} == {
+        (shape, phase)
+        for shape in SHAPES
+        for phase in ("reference", "noise", "legality", "canary", "parity", "memory", "time")
+    }
+    assert about["not_recorded"] == {
+        trace_name(shape, plan): "the study has kept none"
+        for shape in SHAPES
+        for plan in ("none", "every-block")
+    }
+
+
+def test_nothing_that_follows_from_samples_is_written_down() -> None:
+    files = evidence()
+    for word in ("ratio_median", "ratio_ci95", "worst", "bitwise", "peak_bytes", "pairs"):
+        assert f'"{word}"'.encode() not in files[CELLS], word
+    timing = next(cell for cell in json.loads(files[CELLS]) if cell["phase"] == "time")
+    assert set(timing["payload"]) == {"kind", "source", "samples", "stopped"}
+    assert len(timing["payload"]["samples"]) == 7
+
+
+def test_what_is_read_judges_as_the_store_does(store: Store) -> None:
+    study = studies.filled(store)
+    found = read_evidence(gather(store, study, "every-2nd-block"))
+    ours = assemble(found.row, found.cells).judged
+    theirs = assemble(store.study(study), store.cells(study)).judged
+    assert ours == tuple(one for one in theirs if one.candidate.plan == "every-2nd-block")
+    assert found.asked == store.study(study).spec
+    assert found.shapes == SHAPES
+
+
+def test_timelines_come_back_to_where_they_belong() -> None:
+    found = read_evidence(evidence())
+    kept = [cell.payload for cell in found.cells if cell.phase == "memory"]
+    assert all(payload and payload["timeline"]["bytes"] for payload in kept)
+    without = {name: data for name, data in evidence().items() if not name.startswith("timeline")}
+    again = [cell.payload for cell in read_evidence(without).cells if cell.phase == "memory"]
+    assert all(payload and payload["timeline"] is None for payload in again)
+
+
+@pytest.mark.parametrize(
+    ("make", "plan", "words"),
+    [
+        (studies.filled, "nested", "has no candidate 'nested'; it has every-block, every-2nd-block"),
+        (lambda store: studies.running(store).id, "every-block", "a report is made of a finished"),
+        (lambda store: studies.filled(store) and "nothing", "every-block", "no study 'nothing'"),
+    ],
+)
+def test_what_cannot_be_reported_is_said_in_a_line(
+    store: Store, make: Any, plan: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        gather(store, make(store), plan)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missed_canary_of_another_plan_stops_every_report(store: Store) -> None:
+    study = studies.Filled(store, studies.spec_of(shapes=[{"seq_len": 128}]))
+    shape = study.shapes[0]
+    study.prepare(shape)
+    study.prove(shape, "every-block")
+    study.weigh(shape, "none", 1.0)
+    study.weigh(shape, "every-block")
+    study.clock(shape, "every-block", studies.NARROW)
+    cell = next(cell for cell in store.cells(study.id) if cell.phase == "canary")
+    missed = {**(cell.payload or {}), "caught": False}
+    store.begin_cell(study.id, shape, "every-2nd-block", "canary")
+    store.finish_cell(study.id, shape, "every-2nd-block", "canary", missed)
+    study.conclude("incomplete")
+    with pytest.raises(InputError, match="canary of every-2nd-block at T=128 B=4 was missed"):
+        gather(store, study.id, "every-block")
+
+
+# --- what a study records besides its figures ------------------------------------------------
+
+
+def _played(**more: Any) -> dict[str, bytes]:
+    """Evidence of a hand-made study that has recorded all there is."""
+
+    def worker(key: Any) -> Any:
+        if key[2] == "reference":
+            return played.cell(key, Reference.model_validate(played.reference().model_dump() | more))
+        if key[2] == "parity":
+            passed = played.good("parity")
+            return played.cell(key, passed.model_copy(update={"rollback": Rollback(compared=9)}))
+        return None
+
+    _, cells = played.play(worker)
+    kept = [cell for cell in cells.values() if cell.plan in ("none", "every-block")]
+    dated = [cell.__class__(**{**vars(cell), "started_at": 1_800_000_000.0}) for cell in kept]
+    return evidence_of(played.row(status="done"), dated, "every-block")
+
+
+def _said(**more: Any) -> Predicate:
+    return derive(_played(**more))
+
+
+def test_sources_optimizer_and_random_numbers_are_in_the_predicate() -> None:
+    source = SourceRevision(name="models.Block", file="models.py", sha256="ab" * 32)
+    revisions = Revisions(model="models.Net", sources=(source,), git_commit="c0ffee")
+    optimizer = OptimizerUsed(
+        name="AdamW",
+        settings={"lr": 1e-3, "betas": (0.9, 0.999), "foreach": None},
+        state_digest="sha256:5",
+    )
+    said = _said(revisions=revisions, optimizer=optimizer, rng=RngUsed(policy="preserve", seed=0))
+    assert said.revisions is not None
+    assert said.revisions["sources"][played.SMALL]["sources"][0]["sha256"] == "ab" * 32
+    references = said.shapes[0].references
+    assert references is not None
+    assert references.optimizer == optimizer
+    assert references.rng == RngUsed(policy="preserve", seed=0)
+    assert Predicate.model_validate(json.loads(canonical(said.document()))) == said
+
+
+def test_the_way_back_is_proven_or_said_not_to_be() -> None:
+    proof = _said().rollback.proof
+    assert [(one.is_plain, one.bitwise, one.compared) for one in proof] == [(True, True, 9)] * 2
+    assert "all 9 tensors of the update equal plain's to the last bit" in proof[0].sentence
+    unproven = derive(evidence()).rollback.proof[0]
+    assert (unproven.is_plain, unproven.bitwise) == (None, None)
+    assert "left no such record" in unproven.sentence
+
+
+def _keep_trace(store: Store, study: str, data: bytes, digest: str | None = None) -> None:
+    """Give plain's memory at the first shape a trace."""
+    name = trace_name(SHAPES[0], "none")
+    (store.folder(study) / name).write_bytes(data)
+    cell = next(
+        c for c in store.cells(study) if (c.shape_key, c.plan, c.phase) == (SHAPES[0], "none", "memory")
+    )
+    kept = {"trace": name, "trace_digest": digest or "sha256:" + hashlib.sha256(data).hexdigest()}
+    store.finish_cell(study, SHAPES[0], "none", "memory", (cell.payload or {}) | kept)
+
+
+def test_a_trace_is_evidence_if_it_is_the_one_that_was_kept(store: Store) -> None:
+    study, name, data = studies.filled(store), trace_name(SHAPES[0], "none"), gzip.compress(b"{}")
+    _keep_trace(store, study, data)
+    files = gather(store, study, "every-block")
+    assert files[name] == data
+    assert name not in read_evidence(files).not_recorded
+    with pytest.raises(Untrusted, match="is not the trace that was kept"):
+        read_evidence(files | {name: b"another"})
+    _keep_trace(store, study, data, digest="sha256:0")
+    found = read_evidence(gather(store, study, "every-block"))
+    assert found.not_recorded[name] == "the file in the study's folder is not the one that was kept"
+    (store.folder(study) / name).unlink()
+    assert name in read_evidence(gather(store, study, "every-block")).not_recorded
+
+
+def test_traces_that_would_make_a_report_too_large_are_left_out_largest_first(store: Store) -> None:
+    study = studies.filled(store)
+    row, cells = store.study(study), store.cells(study)
+    small, large = b"s", bytes(MOST_BYTES)
+    files = evidence_of(row, cells, "every-block", {"trace a.json.gz": large, "trace b.json.gz": small})
+    assert files["trace b.json.gz"] == small
+    assert "too large" in json.loads(files[STUDY])["not_recorded"]["trace a.json.gz"]
+
+
+# --- evidence that cannot be -----------------------------------------------------------------
+
+
+def _code(files: dict[str, bytes]) -> str:
+    with pytest.raises(Untrusted) as caught:
+        derive(files)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("missing", [STUDY, CELLS, REVISIONS])
+def test_missing_files(missing: str) -> None:
+    assert (
+        _code({name: data for name, data in evidence().items() if name != missing}) == "evidence-missing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (STUDY, lambda s: s.update(schema="recompute-evidence/2")),
+        (STUDY, lambda s: s.update(more=1)),
+        (STUDY, lambda s: s.update(declared_at="yesterday")),
+        (STUDY, lambda s: s.update(declared_at="2026-01-01T00:00:00")),
+        (STUDY, lambda s: s.update(status="running")),
+        (STUDY, lambda s: s["spec"].pop("seed")),
+        (STUDY, lambda s: s["spec"].update(plans=["every-block", "no-such-plan"])),
+        (STUDY, lambda s: s["spec"].update(seed="0")),
+        (CELLS, lambda c: c.clear()),
+        (CELLS, lambda c: {"a": 1}),
+        (CELLS, lambda c: c[0].update(shape_key="T=1 B=1")),
+        (CELLS, lambda c: c[0].update(phase="guess")),
+        (CELLS, lambda c: c[0].update(state="failed")),
+        (CELLS, lambda c: c[0].update(started_at=-1.0)),
+        (CELLS, lambda c: c[0].update(payload={})),
+        (CELLS, lambda c: c[0]["payload"].update(loss="4.2")),
+        (CELLS, lambda c: c[0]["payload"].update(tensors=True)),
+        (CELLS, lambda c: [x for x in c if x["phase"] != "x"] + [c[-1]]),
+        (timeline_name(SHAPES[0]), lambda t: {"plain": None}),
+        (timeline_name(SHAPES[0]), lambda t: t["plain"].update(seconds="now")),
+    ],
+)
+def test_odd_files(name: str, change: Any) -> None:
+    assert _code(edited(name, lambda value: change(value) or value)) == "evidence-form"
+
+
+def test_a_parity_that_failed_names_the_tensors_that_are_off() -> None:
+    files = evidence_from(studies.refused_by_parity)
+    assert derive(files).verdict == "keep_original"
+
+    def renamed(cells: list[dict[str, Any]]) -> None:
+        parity = next(cell for cell in cells if cell["phase"] == "parity")
+        parity["payload"]["failed"][0]["name"] = "blocks.1.attn.weight"
+
+    assert _code(edited(CELLS, renamed, files)) == "evidence-form"
+
+
+def test_the_verdict_over_all_shapes() -> None:
+    for make, verdict in (
+        (studies.filled, "adopt"),
+        (studies.refused_by_parity, "keep_original"),
+        (studies.refused_by_legality, "keep_original"),
+        (lambda store: studies.filled(store, ratios=studies.WIDE), "undecided"),
+        (lambda store: studies.filled(store, peak_ratio=0.9), "keep_original"),
+    ):
+        assert derive(evidence_from(make)).verdict == verdict
+    undecided = derive(evidence_from(studies.failed, "every-2nd-block"))
+    assert undecided.verdict == "undecided"
+    assert undecided.shapes[0].troubles == (
+        "time could not be completed: the worker was killed (signal 9)",
+    )
+
+
+def test_a_plan_that_misses_at_one_shape_alone_is_not_adopted() -> None:
+    def slower_there(cells: list[dict[str, Any]]) -> None:
+        timing = next(c for c in cells if c["phase"] == "time" and c["shape_key"] == SHAPES[1])
+        for pair in timing["payload"]["samples"]:
+            pair["candidate_s"] *= 2
+
+    said = derive(edited(CELLS, slower_there))
+    assert [shape.verdict for shape in said.shapes] == ["adopt", "keep_original"]
+    assert said.verdict == "keep_original"
+    assert said.sentence.startswith("Keep the original rather than every-block at T=256 B=4")
+    assert said.sentence.endswith("So at 1 of 2 shapes.")
+
+
+def test_what_is_not_claimed() -> None:
+    words = " ".join(derive(evidence()).not_claimed)
+    for needed in (
+        "any device but Test processor",
+        "torch 2.13.0+cpu",
+        "shapes that are not listed; 2 were measured",
+        "another precision than float32",
+        "convergence over many steps",
+        "what-if and were not used",
+        "No figure was supplied by hand",
+        "Not recorded: trace T=128 B=4",
+    ):
+        assert needed in words, needed
+
+
+def test_supplied_figures_are_said_to_be() -> None:
+    def supplied(cells: list[dict[str, Any]]) -> None:
+        for cell in cells:
+            if cell["phase"] in ("memory", "time"):
+                cell["payload"]["kind"] = "supplied"
+
+    said = derive(edited(CELLS, supplied))
+    assert {gate.kind for gate in said.shapes[0].gates[1:]} == {"supplied"}
+    assert "supplied by the user and not measured here" in " ".join(said.not_claimed)

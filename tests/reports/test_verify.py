@@ -1,0 +1,254 @@
+"""Reports that others verify, and what our own verification says."""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import SSlibKey
+
+from recompute_core.errors import InputError
+from recompute_core.reports.bundle import REPORT, SIGSTORE, TESTS, Bundle, write_bundle, zip_of
+from recompute_core.reports.evidence import gather
+from recompute_core.reports.keys import PrivateKey, fingerprint
+from recompute_core.reports.release import release
+from recompute_core.reports.signers import Signers
+from recompute_core.reports.verify import SUPPORT, TRUST, verify, verify_path, verify_zip
+from recompute_core.studies.run import run_study
+from recompute_core.studies.store import Store
+from tests import debian
+from tests.pages import studies
+from tests.reports.decisions import checked, evidence_from, honest, page, with_files
+from tests.reports.signing import ANN, BOB, LATER, NOW, SIGNERS
+
+HERE = Path(__file__).parent
+TINY = {
+    "workload": {"name": "gpt", "blocks": 2, "width": 16, "heads": 2, "seq_len": 16, "batch": 2},
+    "plans": ["every-block"],
+    "threads": 1,
+    "device": "cpu",
+    "timing": {"min_pairs": 3, "max_pairs": 3, "budget_s": 0},
+}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str]]:
+    """A study that was really run."""
+    home = tmp_path_factory.mktemp("home")
+    result = run_study(TINY, home)
+    store = Store(home)
+    yield store, result.study_id
+    store.close()
+
+
+@pytest.fixture(scope="module", params=[ANN, BOB], ids=["p256", "ed25519"])
+def key(request: pytest.FixtureRequest) -> PrivateKey:
+    found: PrivateKey = request.param
+    return found
+
+
+@pytest.fixture
+def report(measured: tuple[Store, str], key: PrivateKey, tmp_path: Path) -> Path:
+    """The folder of a report on that study."""
+    bundle = release(gather(*measured, "every-block"), key, page).bundle
+    write_bundle(tmp_path / "decision", bundle)
+    return tmp_path / "decision"
+
+
+def test_a_study_that_was_run_gives_a_report_with_all_that_it_recorded(
+    report: Path, measured: tuple[Store, str]
+) -> None:
+    found = verify_path(report, SIGNERS, LATER)
+    assert found.verified, found.sentence
+    said = found.predicate
+    assert said is not None
+    assert said.not_recorded == {}
+    assert sorted(path.name for path in (report / "evidence").glob("trace*")) == [
+        "trace T=16 B=2 every-block.json.gz",
+        "trace T=16 B=2 none.json.gz",
+    ]
+    assert said.rollback.proof[0].is_plain is True
+    assert said.rollback.proof[0].bitwise is True
+    references = said.shapes[0].references
+    assert references is not None
+    assert references.optimizer is not None
+    assert references.rng is not None
+    assert said.revisions is not None
+    names = [one["name"] for one in said.revisions["sources"]["T=16 B=2"]["sources"]]
+    assert any(name.endswith(".Block") for name in names), names
+
+
+# --- with other tools ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def _programs() -> None:
+    """OpenSSL and Node, installed where they are missing."""
+    debian.main()
+
+
+@pytest.mark.usefixtures("_programs")
+@pytest.mark.parametrize("name", [REPORT, TESTS])
+@pytest.mark.parametrize(
+    "words", [["sh", str(HERE / "verify_with_openssl.sh")], ["node", str(HERE / "verify_with_node.mjs")]]
+)
+def test_openssl_and_node_verify_it(report: Path, name: str, words: list[str]) -> None:
+    asked = [*words, name, "public_key.pem"]
+    shown = subprocess.run(asked, cwd=report, capture_output=True, check=True).stdout
+    assert json.loads(shown)["_type"] == "https://in-toto.io/Statement/v1"
+
+
+@pytest.mark.parametrize("name", [REPORT, TESTS, SIGSTORE])
+def test_securesystemslib_verifies_it(report: Path, key: PrivateKey, name: str) -> None:
+    document = json.loads((report / name).read_bytes())
+    envelope = Envelope.from_dict(document.get("dsseEnvelope", document))
+    whose = fingerprint(key.public_key())
+    public = SSlibKey.from_crypto(key.public_key(), keyid=whose)
+    assert list(envelope.verify([public], 1)) == [whose]
+
+
+def _commands(report: Path) -> str:
+    """The commands that VERIFY.md gives, one after the other."""
+    return "".join(re.findall(r"```sh\n(.*?)```", (report / "VERIFY.md").read_text(), re.DOTALL))
+
+
+def _follow(report: Path, text: str) -> subprocess.CompletedProcess[str]:
+    only = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TMPDIR": str(report.parent)}
+    return subprocess.run(["sh"], input=text, cwd=report, env=only, capture_output=True, text=True)
+
+
+@pytest.mark.usefixtures("_programs")
+def test_the_instructions_in_the_report_work(report: Path, key: PrivateKey) -> None:
+    found = _follow(report, _commands(report))
+    assert found.returncode == 0, found.stderr
+    answer = "Verified OK" if key is ANN else "Signature Verified Successfully"
+    lines = found.stdout.splitlines()
+    assert f"sha256:{lines[0].split()[0]}" == fingerprint(key.public_key())
+    assert lines.count(answer) == 2
+    named = [f"evidence/{path.name}" for path in (report / "evidence").iterdir()]
+    signed = sorted([*named, "VERIFY.md", "report.html"])
+    assert [line for line in lines if line.endswith(": OK")] == [
+        f"{name}: OK" for name in sorted(signed)
+    ]
+    assert len(lines) == 3 + len(signed)
+
+
+@pytest.mark.usefixtures("_programs")
+def test_the_instructions_find_what_was_changed(report: Path) -> None:
+    commands = _commands(report)
+    for name in (REPORT, TESTS, "report.html", "VERIFY.md", "evidence/cells.json"):
+        before = (report / name).read_bytes()
+        middle = len(before) // 2
+        (report / name).write_bytes(before[:middle] + bytes([before[middle] ^ 1]) + before[middle + 1 :])
+        assert _follow(report, commands).returncode != 0, name
+        (report / name).unlink()
+        assert _follow(report, commands).returncode != 0, name
+        (report / name).write_bytes(before)
+    for name in ("more", "evidence/more"):
+        (report / name).write_text("")
+        found = _follow(report, commands)
+        assert (found.returncode, found.stdout.splitlines()[-1]) == (1, f"not named: {name}")
+        (report / name).unlink()
+    assert _follow(report, commands).returncode == 0
+
+
+# --- our own ---------------------------------------------------------------------------------
+
+
+def test_a_folder_a_zip_and_an_upload_are_the_same(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "decision", honest())
+    write_bundle(tmp_path / "decision.zip", honest())
+    expected = checked(honest())
+    assert verify_path(tmp_path / "decision", SIGNERS, LATER) == expected
+    assert verify_path(tmp_path / "decision.zip", SIGNERS, LATER) == expected
+    assert verify_zip(zip_of(honest()), SIGNERS, LATER) == expected
+
+
+def test_what_cannot_be_read_is_refused_or_said_to_be_missing(tmp_path: Path) -> None:
+    found = verify_zip(b"no zip", SIGNERS, LATER)
+    assert not found.verified
+    assert (found.failures[0].id, found.failures[0].code) == ("bundle", "not-a-zip")
+    assert [one.id for one in found.checks] == [*TRUST, *SUPPORT]
+    with pytest.raises(InputError, match="no such folder"):
+        verify_path(tmp_path / "nothing", SIGNERS, LATER)
+
+
+def test_nobody_is_trusted_by_default() -> None:
+    found = verify(honest(), Signers(), NOW)
+    assert found.failures[0].code == "unknown-signer"
+
+
+def test_the_key_in_the_report_is_not_what_is_trusted() -> None:
+    others = Signers().with_trust(BOB.public_key(), "bob", NOW)
+    assert verify(honest(), others, NOW).failures[0].code == "unknown-signer"
+
+
+def test_every_gate_is_a_check_of_its_own() -> None:
+    ids = [check.id for check in checked(honest()).checks]
+    gates = [
+        f"gate: {gate} at {shape}"
+        for shape in ("T=128 B=4", "T=256 B=4")
+        for gate in ("gradient_parity", "memory_saving", "update_latency")
+    ]
+    assert ids == [*TRUST, "records", "spec_hash", "thresholds", *gates, "verdict", "facts"]
+
+
+def test_the_published_document() -> None:
+    document = checked(honest()).document()
+    assert document["schema"] == "recompute-verification/1"
+    assert document["verified"] is True
+    assert document["code"] is None
+    assert document["verdict"] == "adopt"
+    assert document["signer"] == {
+        "name": "ann",
+        "fingerprint": fingerprint(ANN.public_key()),
+        "kind": "p256",
+    }
+    refused = checked(with_files({"report.html": b""})).document()
+    assert (refused["verified"], refused["code"]) == (False, "html-changed")
+    assert refused["verdict"] is refused["plan"] is None, "nothing of a refused report is passed on"
+    json.dumps([document, refused], allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        studies.filled,
+        studies.refused_by_parity,
+        studies.refused_by_legality,
+        studies.failed,
+        lambda store: studies.filled(store, ratios=studies.WIDE),
+    ],
+)
+@pytest.mark.parametrize("plan", ["every-block", "every-2nd-block"])
+def test_a_report_verifies_whatever_its_verdict(make: Any, plan: str) -> None:
+    released = release(evidence_from(make, plan), ANN, page)
+    found = checked(released.bundle)
+    assert found.verified, found.sentence
+    assert found.predicate == released.predicate
+
+
+def test_signing_the_same_twice_gives_the_same_bytes() -> None:
+    evidence = evidence_from(studies.filled)
+    assert release(evidence, ANN, page) == release(evidence, ANN, page)
+
+
+def large() -> Bundle:
+    """A report on a study of 200 cells: 25 shapes."""
+    shapes = [{"seq_len": 64 * n} for n in range(1, 26)]
+    spec = studies.spec_of(shapes=shapes, plans=["every-block"])
+    return release(evidence_from(lambda store: studies.filled(store, spec)), ANN, page).bundle
+
+
+def test_a_report_of_200_cells_is_signed_and_verified_in_no_time() -> None:
+    bundle = large()
+    assert len(json.loads(bundle.files["evidence/cells.json"])) == 200
+    begun = time.process_time()
+    assert checked(bundle).verified
+    assert time.process_time() - begun < 5, "a third of a second on an idle machine"
