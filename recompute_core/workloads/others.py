@@ -33,7 +33,7 @@ def model_of(
     `for_a_check`: it will be copied many times, and a model for which there is no memory is refused.
     """
     if settings.kind == "own":
-        return from_factory(factory_path(settings.name))
+        return from_factory(factory_path(settings.name), seed)
     if settings.kind == "timm":
         from .timm import timm_model
 
@@ -46,7 +46,7 @@ def model_of(
 def build(settings: OwnSettings, seed: int) -> Job:
     """The model on the CPU, once, with its batch; its blocks are those that a look has found.
 
-    Every generator is seeded before whoever makes it draws weights or a batch from one.
+    Every generator is seeded before whoever makes it draws a batch, and before it draws weights.
     """
     return _job(settings, seed, _CPU)
 
@@ -139,7 +139,6 @@ def _once(own: OwnModel) -> nn.Module:
 
 
 def _job(settings: OwnSettings, seed: int, device: torch.device) -> Job:
-    seed_everything(seed)
     own = model_of(settings, seed, device)
     seed_everything(seed)
     model = _once(own).train()

@@ -52,9 +52,13 @@ class OwnModel:
     """Positions a parameter sees in one update, where that is known."""
 
 
-def from_factory(path: str) -> OwnModel:
-    """The model that `package.module:function` makes; raises InputError with one line."""
+def from_factory(path: str, seed: int = 0) -> OwnModel:
+    """The model that `package.module:function` makes; raises InputError with one line.
+
+    Generators are seeded between the import, which may draw from them too, and the first call.
+    """
     factory = _imported(path)
+    seed_everything(seed)
     first = _made(path, factory)
     model = weakref.ref(first["model"])  # a factory that gives it again keeps it alive
 

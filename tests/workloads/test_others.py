@@ -1,5 +1,6 @@
 """Somebody's own model as a workload of a study: what a look finds, its job, its estimate, a verdict."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,7 +135,10 @@ def test_a_batch_by_name_is_a_batch(tmp_path: Path) -> None:
 
 def test_what_a_factory_draws_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:drawn")
-    seen = _seen("own:mine")
+    monkeypatch.delitem(
+        sys.modules, "tests.workloads.factories", raising=False
+    )  # importing it draws too, as any module may
+    seen = OwnSettings(name="own:mine", anatomy=Anatomy(names=("layers.0", "layers.1")))
     one, two, other = (build(seen, seed, tmp_path) for seed in (0, 0, 1))
     assert one.batch_digest == two.batch_digest != other.batch_digest
     weights = [torch.cat([p.flatten() for p in job.model.parameters()]) for job in (one, two, other)]
