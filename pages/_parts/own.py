@@ -1,7 +1,5 @@
 """Another's model on Set up: named, built once by a process of its own, its blocks shown."""
 
-from functools import lru_cache
-
 import streamlit as st
 
 from recompute_core.errors import InputError
@@ -51,7 +49,7 @@ def _looked(name: str) -> OwnSettings | None:
             return None
     try:
         with st.spinner("Building the model to find its blocks"):
-            found = _look(name)
+            found = _look(name, registered())
     except InputError as error:
         st.session_state["look failed"] = (name, str(error))
         st.rerun()
@@ -60,9 +58,9 @@ def _looked(name: str) -> OwnSettings | None:
     return found
 
 
-@lru_cache(maxsize=64)
-def _look(name: str) -> OwnSettings:
-    """What a model is made of; built once a server, and anew after a failure."""
+@st.cache_data(show_spinner=False, max_entries=64, ttl=600)
+def _look(name: str, factories: dict[str, str]) -> OwnSettings:
+    """What a model is made of; built once in ten minutes, as its code may change, and after a failure."""
     spec: StudySpec = looked_up(parse_spec({"workload": resolve(name, None)}, "Model"))
     assert isinstance(spec.workload, OwnSettings)
     return spec.workload

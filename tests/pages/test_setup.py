@@ -2,6 +2,8 @@
 
 import pytest
 
+from pages._parts.words import workload_label
+from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.studies.store import Store
 
 from .conftest import OpenPage
@@ -128,3 +130,54 @@ def test_a_shape_beyond_memory_is_refused_when_launched(open_page: OpenPage, sto
     assert not app.exception
     assert "plain needs about" in app.error[0].value
     assert store.studies() == []
+
+
+def test_another_model_is_looked_at_and_launched(
+    open_page: OpenPage, store: Store, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOMPUTE_WORKLOADS", "mine=tests.workloads.factories:least")
+    app = open_page("setup")
+    app.button_group(key="workload").set_value("another model").run()
+    assert "Name a model; its blocks are found by building it once." in text(app)
+    assert not [one for one in app.button if one.key == "launch"]
+    app.selectbox(key="model").set_value("own:mine").run(timeout=120)
+    assert not app.exception
+    said = text(app)
+    assert "2 blocks, `layers.0` to `layers.1`; no part is known as norm, attention or MLP." in said
+    assert "Another's model is not estimated here" in said
+    assert "Duration, estimated" not in said
+    _launch(app).click().run(timeout=60)
+    (study,) = launched
+    spec = store.study(study).spec
+    assert spec.workload.name == "own:mine"
+    assert anatomy_of(spec.workload).names == ("layers.0", "layers.1")
+    assert (spec.shapes, spec.plans) == (({},), ("every-block", "every-2nd-block"))
+
+
+def test_a_model_that_cannot_be_built_is_one_line_with_a_way_on(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOMPUTE_WORKLOADS", "mine=tests.workloads.factories:fails")
+    app = open_page("setup")
+    app.button_group(key="workload").set_value("another model").run()
+    app.selectbox(key="model").set_value("own:mine").run(timeout=120)
+    (error,) = app.error
+    assert "tests.workloads.factories:fails: raised RuntimeError: no such file" in error.value
+    assert "\n" not in error.value
+    assert [one.label for one in app.button if one.key == "look again"] == ["Look again"]
+    monkeypatch.setenv("RECOMPUTE_WORKLOADS", "mine=tests.workloads.factories:least")
+    app.button(key="look again").click().run(timeout=120)
+    assert "2 blocks, `layers.0` to `layers.1`" in text(app)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("gpt", "gpt"),
+        ("hf:LlamaConfig", "hf:LlamaConfig"),
+        ("hf:LlamaConfig?hidden_size=8&vocab_size=9", "hf:LlamaConfig (2 settings)"),
+        ("own:a.very.long.package.of.mine.models:make_it", "own:a.very.long.package.of.mine.models:…"),
+    ],
+)
+def test_a_long_name_is_cut_where_it_is_a_label(name: str, label: str) -> None:
+    assert workload_label(name) == label
