@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from .. import __version__
 from ..errors import InputError
 from ..plans.names import regions_of
 from ..results import (
@@ -39,6 +40,9 @@ from .strict_json import canonical, parse
 Evidence = Mapping[str, bytes]
 """File contents by name, without the folder they lie in."""
 
+MADE_BY = f"recompute_core {__version__}"
+"""Who writes evidence: this version."""
+
 STUDY, CELLS, REVISIONS = "study.json", "cells.json", "revisions.json"
 MOST_BYTES = 18_000_000
 """Bytes of all evidence together, at most; traces that would exceed it are left out, and it is said."""
@@ -62,11 +66,15 @@ class Found:
     """The study; its specification names the reported plan alone."""
     asked: StudySpec
     """The specification as it was declared, with all its plans."""
+    asked_hash: str
+    """SHA-256 of that specification as it is written in the evidence."""
     cells: list[Cell]
     plan: str
     revisions: dict[str, Any] | None
     not_recorded: dict[str, str]
     """What could be here and is not: why."""
+    made_by: str
+    """Which version wrote the evidence."""
 
     @property
     def shapes(self) -> tuple[str, ...]:
@@ -113,6 +121,8 @@ def check_finished(row: StudyRow, cells: Sequence[Cell], plan: str) -> None:
         raise InputError(
             f"study {row.id} has no candidate {plan[:80]!r}; it has {', '.join(row.spec.plans)}"
         )
+    if row.spec.digest() != row.spec_hash:
+        raise InputError(f"study {row.id} was declared by another version; run it again")
     if row.status not in ("done", "incomplete"):
         raise InputError(f"study {row.id} is {row.status}; a report is made of a finished study")
     if not any(cell.plan == plan or cell.phase == "reference" for cell in cells):
@@ -173,6 +183,7 @@ def evidence_of(
     files[STUDY] = canonical(
         {
             "schema": "recompute-evidence/1",
+            "made_by": MADE_BY,
             "id": row.id,
             "candidate": plan,
             "created_at": row.created_at,
@@ -252,6 +263,7 @@ _Any = TypeVar("_Any", bound=_Form)
 
 class _StudyFile(_Form):
     schema_name: Literal["recompute-evidence/1"] = Field(alias="schema")
+    made_by: str
     id: str
     candidate: str
     created_at: str
@@ -300,17 +312,21 @@ def read_evidence(evidence: Evidence) -> Found:
         sentence="",
         cancel=False,
     )
-    cells = _cells(evidence, spec, about.candidate)
+    listed = _json(evidence, CELLS)
+    cells = _cells(listed, evidence, spec, about.candidate)
     revisions = _json(evidence, REVISIONS)
-    rows = [{"shape_key": c.shape_key, "phase": c.phase, "payload": c.payload} for c in cells]
-    if canonical(revisions) != canonical(_revisions(row, rows)):
+    if canonical(revisions) != canonical(_revisions(row, listed)):
         raise _odd(REVISIONS, "is not what the reference phases have noted")
-    return Found(row, spec, cells, about.candidate, revisions, about.not_recorded)
-
-
-def spec_hash_of(found: Found) -> str:
-    """The digest that the declared specification has, whatever the study says of it."""
-    return digest_of(found.asked.model_dump(mode="json"))
+    return Found(
+        row=row,
+        asked=spec,
+        asked_hash=digest_of(about.spec),
+        cells=cells,
+        plan=about.candidate,
+        revisions=revisions,
+        not_recorded=about.not_recorded,
+        made_by=about.made_by,
+    )
 
 
 def _spec(raw: dict[str, Any]) -> StudySpec:
@@ -318,8 +334,8 @@ def _spec(raw: dict[str, Any]) -> StudySpec:
         spec = StudySpec.model_validate(raw)
     except ValidationError as error:
         raise _odd(STUDY, f"spec: {quoted(explain(error))}") from None
-    if canonical(spec.model_dump(mode="json")) != canonical(raw):
-        raise _odd(STUDY, "spec: is not written out in full, as a study of this version is")
+    if not says_no_more(raw, spec.model_dump(mode="json")):
+        raise _odd(STUDY, "spec: holds something that is no setting of this version")
     try:
         for plan in spec.plans:
             regions_of(spec, plan)
@@ -328,8 +344,7 @@ def _spec(raw: dict[str, Any]) -> StudySpec:
     return spec
 
 
-def _cells(evidence: Evidence, spec: StudySpec, plan: str) -> list[Cell]:
-    listed = _json(evidence, CELLS)
+def _cells(listed: Any, evidence: Evidence, spec: StudySpec, plan: str) -> list[Cell]:
     if not isinstance(listed, list) or not listed:
         raise _odd(CELLS, "expected a list of what the phases found")
     shapes = {shape_key(spec.at(sizes)) for sizes in spec.shapes}
@@ -380,7 +395,7 @@ def _payload(phase: Phase, payload: dict[str, Any], timeline: Any, where: str) -
         raise _odd(CELLS, f"{where}: {quoted(explain(error))}") from None
     except KeyError as error:
         raise _odd(CELLS, f"{where}: {error.args[0]} is missing") from None
-    if canonical(payload) != canonical(understood) and not _says_no_more(payload, understood):
+    if not says_no_more(payload, understood):
         raise _odd(CELLS, f"{where}: holds something that is no finding of this version")
     if len(payload.get("samples", ())) > MOST_PAIRS:
         raise _odd(CELLS, f"{where}: more than {MOST_PAIRS} pairs")
@@ -411,18 +426,24 @@ def _timelines(evidence: Evidence, shape: str) -> dict[str, Any]:
     return sides
 
 
-def _says_no_more(given: Any, understood: Any) -> bool:
-    """Whether everything given was taken for just what it is, nothing being left over or converted."""
+def says_no_more(given: Any, understood: Any) -> bool:
+    """Whether all that is given was taken for just what it is: nothing left over, nothing converted.
+
+    What is understood may have more, settings and findings that came with a later version.
+    """
+    return canonical(given) == canonical(understood) or _is_within(given, understood)
+
+
+def _is_within(given: Any, understood: Any) -> bool:
     if isinstance(given, dict):
         return isinstance(understood, dict) and all(
-            name in understood and _says_no_more(value, understood[name])
-            for name, value in given.items()
+            name in understood and _is_within(value, understood[name]) for name, value in given.items()
         )
     if isinstance(given, list):
         return (
             isinstance(understood, list)
             and len(given) == len(understood)
-            and all(map(_says_no_more, given, understood))
+            and all(map(_is_within, given, understood))
         )
     return isinstance(given, bool) == isinstance(understood, bool) and bool(given == understood)
 

@@ -29,7 +29,7 @@ from ..results import (
 from ..spec import CheckpointSettings, Region, Thresholds
 from ..studies.assemble import assemble
 from .claims import ROLLBACK_CODE, ROLLBACK_WORDS, not_claimed
-from .evidence import Evidence, Found, read_evidence, spec_hash_of
+from .evidence import Evidence, Found, read_evidence
 from .refusal import Untrusted, quoted
 
 
@@ -156,6 +156,8 @@ class Predicate(_Said):
     """A decision on one plan, `https://recompute-studio.dev/decision/v1`."""
 
     schema_name: Literal["recompute-decision/1"] = Field("recompute-decision/1", alias="schema")
+    made_by: str
+    """Which version of ours wrote it."""
     study: StudyFacts
     workload: dict[str, Any]
     plan: str
@@ -193,10 +195,10 @@ def derive(evidence: Evidence) -> Predicate:
 
 def check_spec_hash(found: Found) -> str:
     """That the specification is the one that was declared; the sentence, or Untrusted."""
-    if spec_hash_of(found) != found.row.spec_hash:
+    if found.asked_hash != found.row.spec_hash:
         raise Untrusted(
             "spec-hash",
-            f"the specification hashes to {spec_hash_of(found)}, but the study declared "
+            f"the specification hashes to {found.asked_hash}, but the study declared "
             f"{quoted(found.row.spec_hash)}",
         )
     return f"The specification is the one that was declared, {found.row.spec_hash}."
@@ -238,6 +240,7 @@ def _decided(found: Found) -> Predicate:
     first = result.judged[0].candidate
     return Predicate(
         schema="recompute-decision/1",
+        made_by=found.made_by,
         study=StudyFacts(
             id=row.id, created_at=row.created_at, status=row.status, spec_hash=row.spec_hash
         ),

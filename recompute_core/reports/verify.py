@@ -17,7 +17,7 @@ from ..results import Gate
 from ..spec import explain
 from .bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle, read_bundle, read_zip
 from .envelope import Opened, envelope_of_bundle, open_envelope, sigstore_bundle
-from .evidence import CELLS, REVISIONS, STUDY, Found, read_evidence
+from .evidence import CELLS, MADE_BY, REVISIONS, STUDY, Found, read_evidence, says_no_more
 from .instructions import NAME as VERIFY
 from .keys import public_pem
 from .predicate import Predicate, check_declared_first, check_spec_hash, decide
@@ -132,9 +132,17 @@ def _read_and_verify(read: Callable[[], Bundle], signers: Signers, now: datetime
     try:
         bundle = read()
     except Untrusted as error:
-        first = Check("bundle", "fail", str(error), error.code)
+        first = _failed("bundle", error)
         return Verification((first, *_not_reached(TRUST[1:] + SUPPORT)), now)
     return verify(bundle, signers, now)
+
+
+def _failed(check: str, error: Untrusted) -> Check:
+    """The refusal as a sentence, its first word capital unless it is the name of a file."""
+    words = str(error).removesuffix(".") + "."
+    first = words.partition(" ")[0].rstrip(":")
+    sentence = words[0].upper() + words[1:] if first.isalpha() else words
+    return Check(check, "fail", sentence, error.code)
 
 
 def _not_reached(ids: tuple[str, ...]) -> Iterator[Check]:
@@ -175,9 +183,7 @@ class _Verifying:
         self.checks.append(Check(check, "pass", sentence))
 
     def _fail(self, check: str, error: Untrusted) -> None:
-        sentence = str(error)
-        sentence = sentence[0].upper() + sentence[1:] + ("" if sentence.endswith(".") else ".")
-        self.checks.append(Check(check, "fail", sentence, error.code))
+        self.checks.append(_failed(check, error))
 
     # --- trust -------------------------------------------------------------------------------
 
@@ -187,7 +193,9 @@ class _Verifying:
         signer = opened.signer
         self._pass("envelope", "One envelope, DSSE v1, whose payload is an in-toto statement.")
         self._pass("signer", f"Signed by {signer.name}, whose key you trust: {signer.fingerprint}.")
-        self.said, self.digests = self._or_stop("statement", lambda: _read_statement(opened.payload))
+        self.raw, self.said, self.digests = self._or_stop(
+            "statement", lambda: _read_statement(opened.payload)
+        )
         self._pass("statement", f"A decision on one plan, over {len(self.digests)} files.")
         self._or_stop("evidence", self._compare_digests)
         self._pass("evidence", "Every file that was signed is here and unchanged, and no other.")
@@ -287,7 +295,13 @@ class _Verifying:
         for check in _gates(self.said, derived):
             self.checks.append(check)
         self._look("verdict", lambda: _verdict(self.said, derived))
-        self._look("facts", lambda: _facts(self.said, derived))
+        is_ours = self.said.made_by == MADE_BY
+        self._look("facts", lambda: _facts(self.raw, derived.document(), with_words=is_ours))
+        if not is_ours:
+            self.warnings.append(
+                f"Made by {quoted(self.said.made_by)}: all figures are computed again, but the wording "
+                "of its page and statement may be another than this version's."
+            )
 
     def _look(self, check: str, look: Callable[[], str]) -> None:
         try:
@@ -306,15 +320,15 @@ def _open(envelope: bytes, name: str, signers: Signers, now: datetime) -> Opened
     return replace(opened, warnings=())
 
 
-def _read_statement(payload: bytes) -> tuple[Predicate, dict[str, str]]:
+def _read_statement(payload: bytes) -> tuple[dict[str, Any], Predicate, dict[str, str]]:
     raw, digests = read_decision(payload)
     try:
         said = Predicate.model_validate(raw)
     except ValidationError as error:
         raise Untrusted("predicate-form", f"the statement: {quoted(explain(error))}") from None
-    if canonical(said.document()) != canonical(raw):
+    if not says_no_more(raw, said.document()):
         raise Untrusted("predicate-form", "the statement: holds more than a decision of this version")
-    return said, digests
+    return raw, said, digests
 
 
 # --- does the evidence support what was said? ------------------------------------------------
@@ -351,7 +365,7 @@ def _gates(said: Predicate, derived: Predicate) -> Iterator[Check]:
         for gate in shape.gates:
             name = name_of_test(gate.id, shape.shape_key)
             one = claimed.pop((shape.shape_key, gate.id), None)
-            if one == gate:
+            if one is not None and _figures(one) == _figures(gate):
                 sentence = f"{name}: {_words(gate)}, as its samples give."
                 yield Check(f"gate: {name}", "pass", sentence)
                 continue
@@ -361,6 +375,11 @@ def _gates(said: Predicate, derived: Predicate) -> Iterator[Check]:
     for shape_key, gate_id in claimed:
         name = quoted(name_of_test(gate_id, shape_key))
         yield Check(f"gate: {name}", "fail", f"{name}: nothing was measured of it.", "gate-differs")
+
+
+def _figures(gate: Gate) -> Gate:
+    """A gate without the sentence, whose wording is looked at among the facts."""
+    return gate.model_copy(update={"sentence": ""})
 
 
 def _words(gate: Gate) -> str:
@@ -383,22 +402,31 @@ def _verdict(said: Predicate, derived: Predicate) -> str:
 _VERDICTS = {"adopt": "adopt", "keep_original": "keep the original", "undecided": "undecided"}
 
 
-def _facts(said: Predicate, derived: Predicate) -> str:
-    claimed, supported = said.document(), derived.document()
-    if canonical(claimed) != canonical(supported):
-        where = _first_difference(claimed, supported)
-        raise Untrusted("facts-differ", f"the report's {where} does not follow from its evidence")
+WORDS = ("sentence", "words", "code", "not_claimed", "not_measured", "source", "troubles")
+"""Fields of the predicate whose wording a later version may change, while it means the same."""
+
+
+def _facts(said: dict[str, Any], supported: dict[str, Any], *, with_words: bool) -> str:
+    """That all that was said follows. A report of another version may say less, and in other words."""
+    if canonical(said) != canonical(supported):
+        where = _first_difference(said, supported, with_words, "")
+        if where is not None:
+            raise Untrusted("facts-differ", f"the report's {where} does not follow from its evidence")
     return "Every other figure, digest and sentence follows from the evidence too."
 
 
-def _first_difference(said: Any, derived: Any, where: str = "") -> str | None:
+def _first_difference(said: Any, supported: Any, with_words: bool, where: str) -> str | None:
     """The path of the first value that differs; None when all are equal."""
-    if isinstance(said, dict) and isinstance(derived, dict) and said.keys() == derived.keys():
-        pairs = [(f"{where}.{name}".lstrip("."), said[name], derived[name]) for name in derived]
-    elif isinstance(said, list) and isinstance(derived, list) and len(said) == len(derived):
-        pairs = [(f"{where}[{i}]", *both) for i, both in enumerate(zip(said, derived, strict=True))]
+    pairs: list[tuple[str, Any, Any]]
+    if isinstance(said, dict) and isinstance(supported, dict):
+        if said.keys() - supported.keys() or (with_words and supported.keys() - said.keys()):
+            return quoted(where or "content").strip("'")
+        names = [name for name in said if with_words or name not in WORDS]
+        pairs = [(f"{where}.{name}".lstrip("."), said[name], supported[name]) for name in names]
+    elif isinstance(said, list) and isinstance(supported, list) and len(said) == len(supported):
+        both = zip(said, supported, strict=True)
+        pairs = [(f"{where}[{number}]", *pair) for number, pair in enumerate(both)]
     else:
-        return None if canonical(said) == canonical(derived) else quoted(where or "content").strip("'")
-    return next(
-        (found for pair in pairs if (found := _first_difference(pair[1], pair[2], pair[0]))), None
-    )
+        return None if canonical(said) == canonical(supported) else quoted(where).strip("'")
+    found = (_first_difference(one, other, with_words, place) for place, one, other in pairs)
+    return next(filter(None, found), None)

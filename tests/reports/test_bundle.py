@@ -57,17 +57,24 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["decision", "decision.zip"])
-def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_full_disk_or_a_stop_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    trouble: BaseException = OSError(errno.ENOSPC, "No space left on device")
     synced = 0
 
-    def full(descriptor: int) -> None:
+    def troubled(descriptor: int) -> None:
         nonlocal synced
         synced += 1
         if synced > (3 if name == "decision" else 0):
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise trouble
 
-    monkeypatch.setattr(module.os, "fsync", full)
+    monkeypatch.setattr(module.os, "fsync", troubled)
     with pytest.raises(InputError, match="cannot be written: No space left on device"):
+        write_bundle(tmp_path / name, honest())
+    assert list(tmp_path.iterdir()) == []
+    trouble, synced = KeyboardInterrupt(), 0
+    with pytest.raises(KeyboardInterrupt):
         write_bundle(tmp_path / name, honest())
     assert list(tmp_path.iterdir()) == []
 

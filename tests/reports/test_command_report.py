@@ -101,7 +101,7 @@ def test_a_refused_report_ends_with_1_and_says_why(home: Path) -> None:
     (home / "decision" / "report.html").write_text("adopt!")
     found = _run("verify", "decision", "--signers", "signers.json")
     assert _code(found) == 1
-    assert "FAIL  report.html  Report.html was changed after it was signed." in found.output
+    assert "FAIL  report.html  report.html was changed after it was signed." in found.output
     assert found.output.splitlines()[-1].startswith("Refused: ")
 
 

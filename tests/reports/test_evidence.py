@@ -237,7 +237,7 @@ def test_missing_files(missing: str) -> None:
         (STUDY, lambda s: s.update(declared_at="yesterday")),
         (STUDY, lambda s: s.update(declared_at="2026-01-01T00:00:00")),
         (STUDY, lambda s: s.update(status="running")),
-        (STUDY, lambda s: s["spec"].pop("seed")),
+        (STUDY, lambda s: s["spec"].update(more=1)),
         (STUDY, lambda s: s["spec"].update(plans=["every-block", "no-such-plan"])),
         (STUDY, lambda s: s["spec"].update(seed="0")),
         (CELLS, lambda c: c.clear()),

@@ -15,16 +15,27 @@ from securesystemslib.signer import SSlibKey
 
 from recompute_core.errors import InputError
 from recompute_core.reports.bundle import REPORT, SIGSTORE, TESTS, Bundle, write_bundle, zip_of
-from recompute_core.reports.evidence import gather
+from recompute_core.reports.evidence import STUDY, gather
 from recompute_core.reports.keys import PrivateKey, fingerprint
+from recompute_core.reports.predicate import derive
 from recompute_core.reports.release import release
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.verify import SUPPORT, TRUST, verify, verify_path, verify_zip
+from recompute_core.spec import digest_of
 from recompute_core.studies.run import run_study
 from recompute_core.studies.store import Store
 from tests import debian
 from tests.pages import studies
-from tests.reports.decisions import checked, evidence_from, honest, page, with_files
+from tests.reports.decisions import (
+    checked,
+    edited,
+    evidence_from,
+    forged,
+    honest,
+    page,
+    predicate,
+    with_files,
+)
 from tests.reports.signing import ANN, BOB, LATER, NOW, SIGNERS
 
 HERE = Path(__file__).parent
@@ -252,3 +263,52 @@ def test_a_report_of_200_cells_is_signed_and_verified_in_no_time() -> None:
     begun = time.process_time()
     assert checked(bundle).verified
     assert time.process_time() - begun < 5, "a third of a second on an idle machine"
+
+
+# --- reports of other versions ---------------------------------------------------------------
+
+
+def _of_another_version(change: Any = lambda said: None) -> Bundle:
+    files = edited(STUDY, lambda study: study.update(made_by="recompute_core 0.0.9"))
+    said = json.loads(json.dumps(predicate())) | {"made_by": "recompute_core 0.0.9"}
+    change(said)
+    return forged(said, files)
+
+
+def test_other_words_of_another_version_are_no_reason_to_refuse() -> None:
+    def reworded(said: dict[str, Any]) -> None:
+        said["not_claimed"] = ["Nothing is promised."]
+        said["rollback"]["words"] = "Take it off."
+        said["shapes"][0]["gates"][1]["sentence"] = "It takes less memory."
+        said["sentence"] = "Use it."
+
+    found = checked(_of_another_version(reworded))
+    assert found.verified, found.sentence
+    assert "Made by 'recompute_core 0.0.9'" in found.warnings[0]
+    assert "Use it." not in found.sentence, "what is shown is computed here"
+    assert checked(_of_another_version()).verified
+    assert not checked(honest()).warnings
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said["shapes"][0]["gates"][1].update(observed=0.1),
+        lambda said: said["shapes"][0]["figures"][0].update(plain=1),
+        lambda said: said["environment"].update(torch="9"),
+        lambda said: said.update(verdict="undecided"),
+        lambda said: said.update(plan_hash="sha256:0"),
+        lambda said: said["not_recorded"].clear() or said["not_recorded"].update(x="y"),
+    ],
+)
+def test_other_figures_of_another_version_are(change: Any) -> None:
+    assert not checked(_of_another_version(change)).verified
+
+
+def test_settings_that_came_later_do_not_spoil_an_older_specification() -> None:
+    def older(study: dict[str, Any]) -> None:
+        del study["spec"]["custom_plans"]
+        study["spec_hash"] = digest_of(study["spec"])
+
+    files = edited(STUDY, older)
+    assert checked(forged(derive(files).document(), files)).verified
