@@ -250,7 +250,7 @@ def _usual_step(
         if loss.requires_grad:
             # An optimizer inside backward takes gradients before anybody could divide them.
             scale = 1.0 if loop == "step_in_backward" else training.loss_scale
-            (loss * scale).backward()
+            (loss * scale).backward()  # type: ignore[no-untyped-call]
             _unscale(model, inputs, scale)
     return output, loss
 
