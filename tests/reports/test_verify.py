@@ -21,7 +21,7 @@ from recompute_core.reports.predicate import derive
 from recompute_core.reports.release import release
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.verify import SUPPORT, TRUST, verify, verify_path, verify_zip
-from recompute_core.spec import digest_of
+from recompute_core.spec import digest_of, preset
 from recompute_core.studies.run import run_study
 from recompute_core.studies.store import Store
 from tests import debian
@@ -39,20 +39,21 @@ from tests.reports.decisions import (
 from tests.reports.signing import ANN, BOB, LATER, NOW, SIGNERS
 
 HERE = Path(__file__).parent
-TINY = {
-    "workload": {"name": "gpt", "blocks": 2, "width": 16, "heads": 2, "seq_len": 16, "batch": 2},
-    "plans": ["every-block"],
-    "threads": 1,
-    "device": "cpu",
-    "timing": {"min_pairs": 3, "max_pairs": 3, "budget_s": 0},
-}
+
+
+def quick() -> dict[str, Any]:
+    """The preset quick on a model that is quicker still."""
+    spec = preset("quick")
+    spec["workload"] |= {"blocks": 2, "width": 16, "heads": 2}
+    spec["timing"] = {"min_pairs": 3, "max_pairs": 3, "budget_s": 0}
+    return spec | {"device": "cpu"}
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, str]]:
     """A study that was really run."""
     home = tmp_path_factory.mktemp("home")
-    result = run_study(TINY, home)
+    result = run_study(quick(), home)
     store = Store(home)
     yield store, result.study_id
     store.close()
@@ -81,8 +82,9 @@ def test_a_study_that_was_run_gives_a_report_with_all_that_it_recorded(
     assert said is not None
     assert said.not_recorded == {}
     assert sorted(path.name for path in (report / "evidence").glob("trace*")) == [
-        "trace T=16 B=2 every-block.json.gz",
-        "trace T=16 B=2 none.json.gz",
+        f"trace {shape} {plan}.json.gz"
+        for shape in ("T=128 B=4", "T=192 B=4")
+        for plan in ("every-block", "none")
     ]
     assert said.rollback.proof[0].is_plain is True
     assert said.rollback.proof[0].bitwise is True
@@ -91,7 +93,7 @@ def test_a_study_that_was_run_gives_a_report_with_all_that_it_recorded(
     assert references.optimizer is not None
     assert references.rng is not None
     assert said.revisions is not None
-    names = [one["name"] for one in said.revisions["sources"]["T=16 B=2"]["sources"]]
+    names = [one["name"] for one in said.revisions["sources"]["T=192 B=4"]["sources"]]
     assert any(name.endswith(".Block") for name in names), names
 
 
