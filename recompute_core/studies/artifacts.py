@@ -15,6 +15,6 @@ def trace_name(shape_key: str, plan: str) -> str:
     """Of the trace of a plan's update, another for every plan; plans given as data have any name."""
     name = plan
     if not _PLAIN_NAME.fullmatch(plan):
-        told = re.sub(r"[^a-z0-9=,. -]+", "-", plan.lower())[:60].strip(" -.")
+        told = re.sub(r"[^a-z0-9=,. -]+", "-", plan.lower())[:60].strip(" -.,=")
         name = f"{told} {hashlib.sha256(plan.encode()).hexdigest()[:8]}".lstrip()
     return f"trace {shape_key} {name}.json.gz"

@@ -180,7 +180,8 @@ def without_rollback(spec: StudySpec, book: Book) -> list[CellKey]:
     found: list[CellKey] = []
     for shape, plan in _candidates(spec):
         proof = book.proof(shape, plan)
-        complete = book.done(shape, plan, "memory") and book.done(shape, plan, "time")
+        costs: list[tuple[str, Phase]] = [(PLAIN, "memory"), (plan, "memory"), (plan, "time")]
+        complete = all(book.done(shape, measured, phase) for measured, phase in costs)
         if proof is not None and proof.rollback is None and not complete:
             found.append((shape, plan, "parity"))
     return found

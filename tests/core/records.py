@@ -18,6 +18,7 @@ from recompute_core.results import (
     Proven,
     Reason,
     Refused,
+    Rollback,
     Timing,
 )
 from recompute_core.spec import Region
@@ -27,7 +28,14 @@ OFF = Gap(part="grad", name="w", absolute=0.5, relative=0.25)
 
 
 def passed(*gaps: Gap) -> ParityPassed:
-    return ParityPassed(gaps=gaps or (SAME,), noise_floor=0.0, block_calls={"blocks.0": 2}, flops=40)
+    gaps = gaps or (SAME,)
+    return ParityPassed(
+        gaps=gaps,
+        noise_floor=0.0,
+        block_calls={"blocks.0": 2},
+        flops=40,
+        rollback=Rollback(compared=len(gaps)),
+    )
 
 
 def failed(*gaps: Gap) -> ParityFailed:

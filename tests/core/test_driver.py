@@ -1,5 +1,8 @@
 """Whole studies in real processes: they run, they are killed, they go on, and they leave no orphan."""
 
+import gzip
+import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +20,7 @@ import pytest
 from PIL import Image
 
 from recompute_core.errors import Cancelled, InputError
-from recompute_core.results import Measured, Proven, Refused, StudyResult
+from recompute_core.results import Measured, Proven, Refused, RngUsed, StudyResult
 from recompute_core.spec import Region, StudySpec, parse_spec
 from recompute_core.studies import engine, launch
 from recompute_core.studies.assemble import assemble
@@ -152,6 +155,8 @@ def test_a_whole_study_runs_to_a_verdict(store: Store, workers: list[int]) -> No
         candidate = one.candidate
         assert isinstance(candidate, Measured)
         assert candidate.parity.bitwise
+        assert candidate.parity.rollback is not None
+        assert candidate.parity.rollback.bitwise
         assert candidate.canary.caught
         assert candidate.timing.pairs == 3
         assert set(candidate.block_calls["plain"].values()) == {1}
@@ -195,6 +200,52 @@ def test_the_reference_is_kept_and_can_be_checked(store: Store) -> None:
     assert tensors_digest(sorted(kept.items())) == reference.digest
     assert len(kept) == reference.tensors
     assert float(kept["loss/"]) == pytest.approx(reference.loss, abs=0)
+
+
+def test_every_update_whose_memory_was_measured_leaves_its_trace(store: Store) -> None:
+    own = {"Mine / yours": [{"modules": ["blocks.0"]}]}
+    study, result = run(store, tiny(plans=["every-block", *own], custom_plans=own))
+    memories = {one.candidate.plan: one.candidate.memory for one in result.judged}
+    kept = [memories["every-block"].plain, *(pair.candidate for pair in memories.values())]  # type: ignore[union-attr]
+    assert len({memory.trace for memory in kept}) == 3
+    assert memories["every-block"].candidate.trace == f"trace {SMALL} every-block.json.gz"  # type: ignore[union-attr]
+    for memory in kept:
+        data = (store.folder(study) / (memory.trace or "")).read_bytes()
+        assert memory.trace_digest == f"sha256:{hashlib.sha256(data).hexdigest()}"
+        events = json.loads(gzip.decompress(data))["traceEvents"]
+        assert max(e["args"]["bytes"] for e in events if e["ph"] == "C") == memory.peak_bytes
+    traces = [path.name for path in store.folder(study).iterdir() if path.name.startswith("trace")]
+    assert sorted(traces) == sorted(memory.trace or "" for memory in kept)
+
+
+def test_what_was_run_is_on_record(store: Store) -> None:
+    _, result = run(store, tiny(plans=["every-block"], seed=7, checkpoint={"rng": "ignore"}))
+    reference = result.references[SMALL]
+    assert reference.revisions is not None and reference.optimizer is not None
+    assert reference.revisions.model == "recompute_core.workloads.gpt.Gpt"
+    assert reference.optimizer.name == "AdamW"
+    assert reference.optimizer.state_digest.startswith("sha256:")
+    assert (reference.rng, len(reference.batch or ())) == (RngUsed(policy="ignore", seed=7), 2)
+    json.dumps(result.document(), allow_nan=False)
+
+
+def test_a_parity_without_the_way_back_is_done_again_before_anything_more_is_measured(
+    store: Store,
+) -> None:
+    """As an earlier version left it, interrupted before the times were taken."""
+    study, _ = run(store, tiny(plans=["every-block"]))
+    proof = cells_of(store, study)[SMALL, "every-block", "parity"].payload
+    assert proof is not None
+    assert proof.pop("rollback")["bitwise"] is True
+    store.finish_cell(study, SMALL, "every-block", "parity", proof)
+    drive(store, study)  # all is measured: it stays as it is
+    assert cells_of(store, study)[SMALL, "every-block", "parity"].payload == proof
+    store.forget_cell(study, SMALL, "every-block", "time")
+    drive(store, study)
+    assert store.study(study).status == "done"
+    again = cells_of(store, study)[SMALL, "every-block", "parity"].payload
+    assert again is not None
+    assert again["rollback"]["bitwise"] is True
 
 
 def test_a_lost_reference_is_made_again(store: Store) -> None:
