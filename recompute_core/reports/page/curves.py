@@ -29,7 +29,7 @@ def curves(view: ReportView) -> Html:
     own = f"{plan_label(view.plan)}, {view.kind}"
     return join(
         legend([("plain", "fill-plain", "plain"), ("recomputed", "fill-recomputed", own)]),
-        el("div", drawn, class_="panels"),
+        el("div", drawn, class_="panels curves"),
     )
 
 

@@ -15,13 +15,13 @@ _SUMMARY = (
     Column("Largest relative gap", number=True),
     Column("Noise floor, relative", number=True),
 )
-_WORST = (
+_WORST: tuple[Column, ...] = (
     Column("Tensor", code=True),
     Column("Part"),
     Column("Absolute gap", number=True),
     Column("Relative gap", number=True),
-    Column("Not comparable"),
 )
+_PROBLEM = Column("Not comparable")
 _COMPARED = {
     "output": "the output",
     "loss": "the loss",
@@ -31,7 +31,7 @@ _COMPARED = {
     "rng": "random states",
     "weight": "weights after the step",
 }
-_MOST_FAILED = 20
+_MOST_FAILED = 10
 """Rows of tensors outside the tolerance that are listed a shape."""
 
 
@@ -45,14 +45,17 @@ def parity(view: ReportView) -> Html:
         paragraph(
             "One update with the plan on is compared with plain's, tensor by tensor: ",
             _parts(found.gaps for _, found in tested),
-            f". Allowed: {gap(limits.gradient_gap)} absolute for a gradient, {gap(limits.relative_gap)} "
-            "of a tensor's own largest value for every tensor. The noise floor is plain against plain.",
+            ". Allowed: ",
+            el("span", gap(limits.gradient_gap), class_="keep"),
+            " absolute for a gradient, ",
+            el("span", gap(limits.relative_gap), class_="keep"),
+            " of a tensor's own largest value for every tensor. The noise floor is plain against plain.",
         ),
         table(
             _SUMMARY, [Group([_summary(one, found) for one, found in tested])], "Parity by shape", "wide"
         ),
         [_worst(one, found) for one, found in tested],
-        paragraph("Every compared tensor is bitwise equal at every shape.")
+        paragraph("Every compared tensor is bitwise equal at every shape that was tested.")
         if all(found.bitwise for _, found in tested)
         else None,
         _canaries(view),
@@ -81,15 +84,23 @@ def _worst(one: ShapeView, found: ParityPassed | ParityFailed) -> Html | None:
     shown = failed[:_MOST_FAILED] or found.worst
     if not shown:
         return None
+    columns, problems = _WORST, any(each.problem for each in shown)
+    if problems:
+        columns = (*_WORST, _PROBLEM)
     rows = [
-        (each.name or each.part, PARTS[each.part], gap(each.absolute), gap(each.relative),
-         each.problem or "")
+        (
+            each.name or each.part,
+            PARTS[each.part],
+            gap(each.absolute),
+            gap(each.relative),
+            *([each.problem or "–"] if problems else []),
+        )
         for each in shown
-    ]  # fmt: skip
+    ]
     title = f"Outside the tolerance at {one.shape_key}" if failed else f"Furthest off at {one.shape_key}"
     more = len(failed) - len(shown)
     return join(
-        table(_WORST, [Group(rows)], title, "wide"),
+        table(columns, [Group(rows)], title, "wide"),
         paragraph(f"And {count(more, 'more tensor')} outside the tolerance.", css="note")
         if more > 0
         else None,

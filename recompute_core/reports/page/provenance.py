@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...results import Reference, SourceRevision
+from ...results import Reference, Revisions, SourceRevision
 from ...spec import Thresholds
 from .markup import Column, Group, Html, bullets, code, el, facts, join, paragraph, table
 from .view import ReportView
@@ -124,11 +124,6 @@ _SOURCES = (
 def revisions(view: ReportView) -> Html:
     """Which code was run."""
     noted = view.main.reference.revisions if view.main.reference else None
-    others = [
-        one.shape_key
-        for one in view.shapes
-        if one.reference is not None and one.reference.revisions != noted
-    ]
     if noted is None:
         return paragraph("Which source the model was made of was not recorded.")
     commit = noted.git_commit or "none known"
@@ -140,10 +135,22 @@ def revisions(view: ReportView) -> Html:
     return join(
         facts((name, code(value)) for name, value in items if value),
         table(_SOURCES, [Group([_source(each) for each in noted.sources])], "Sources", "wide"),
-        paragraph(f"Noted otherwise at {', '.join(others)}: see evidence/revisions.json.")
-        if others
-        else None,
+        _elsewhere(view, noted),
     )
+
+
+def _elsewhere(view: ReportView, noted: Revisions) -> Html | None:
+    """Shapes at which other code ran, or which were run after a commit."""
+    said = []
+    for one in view.shapes:
+        other = one.reference.revisions if one.reference is not None else None
+        if other is not None and other != noted:
+            same = other.model_copy(
+                update={"git_commit": noted.git_commit, "git_changed": noted.git_changed}
+            )
+            what = f"the same sources, commit {other.git_commit}" if same == noted else "other sources"
+            said.append(f"{one.shape_key}: {what}; see evidence/revisions.json.")
+    return bullets(said) if said else None
 
 
 def _source(each: SourceRevision) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from .plot import Plot, Scale, drawing, legend, percent
 from .view import ReportView, ShapeView
 from .words import plan_label
 
-_HEIGHT, _ROW = 270, 22
+_HEIGHT, _SMALL, _ROW = 270, 150, 22
 _PHASES = ("forward", "backward", "optimizer")
 _ROOM_FOR_NAME = 0.16
 """Share of the width that a phase's name needs."""
@@ -19,6 +19,8 @@ _MOST_SMALL = 6
 def timelines(view: ReportView) -> Html:
     """The main shape's time line, large, and those of other shapes after it."""
     kept = [one for one in view.shapes if _both(one)]
+    if all(one.memory is None for one in view.shapes):
+        return paragraph("Memory was not measured at any shape.")
     if not kept:
         return paragraph("No time line of memory was recorded on this device.")
     main = view.main if _both(view.main) else kept[-1]
@@ -27,8 +29,10 @@ def timelines(view: ReportView) -> Html:
     rest = len(others) - len(shown)
     more = f"The time lines of {rest} more shapes are among the files of evidence." if rest else ""
     return join(
-        _figure(view, main),
-        [_figure(view, one) for one in reversed(shown)],
+        _figure(view, main, _HEIGHT),
+        el("div", [_figure(view, one, _SMALL) for one in reversed(shown)], class_="panels")
+        if shown
+        else None,
         paragraph(more) if more else None,
     )
 
@@ -55,7 +59,7 @@ def _where(memory: Memory) -> str:
     return f" in {memory.peak_at.words}" if memory.peak_at else ""
 
 
-def _figure(view: ReportView, one: ShapeView) -> Html:
+def _figure(view: ReportView, one: ShapeView, height: int) -> Html:
     assert one.memory is not None
     plain, own = one.memory.plain, one.memory.candidate
     assert plain.timeline is not None
@@ -66,7 +70,7 @@ def _figure(view: ReportView, one: ShapeView) -> Html:
     plot = Plot(Scale(0, longest), Scale(0, highest * 1.14))
     inside = [
         plot.grid(
-            [(at, [f"{at:,g}"]) for at in plot.across.ticks(6)],
+            [(at, [f"{at:,g}"]) for at in plot.across.ticks(6 if height == _HEIGHT else 4)],
             [(at, [f"{at:,g}"]) for at in plot.up.ticks(5)],
         ),
         _state(plot, own.state_bytes),
@@ -81,7 +85,7 @@ def _figure(view: ReportView, one: ShapeView) -> Html:
         legend([("plain", "fill-plain", "plain"), ("recomputed", "fill-recomputed", names["recomputed"]),
                 ("peak", "fill-ink", "peak")]),
         paragraph("MB alive", css="axis-title"),
-        drawing(inside, sentence, _HEIGHT),
+        drawing(inside, sentence, height),
         paragraph("ms into the update", css="axis-title across"),
         el("div", [_phases(plot, line, kind, names[kind]) for kind, line in lines], class_="phases"),
         class_="timeline",

@@ -1,7 +1,7 @@
 """The first page: the verdict, what is signed, and the gates."""
 
 from ...gates import GATE_NAMES
-from ...results import Gate
+from ...results import Gate, ParityFailed
 from .markup import Column, Group, Html, bullets, code, el, facts, join, paragraph, table
 from .plot import mark
 from .view import ReportView
@@ -22,9 +22,9 @@ from .words import (
 )
 
 _FIGURES = {
-    "gradient_parity": "largest gap of a gradient",
+    "gradient_parity": "largest gradient gap",
     "memory_saving": "peak, ratio to plain",
-    "update_latency": "median update, ratio to plain",
+    "update_latency": "time, ratio to plain",
 }
 _GATES = (
     Column("Gate"),
@@ -144,6 +144,11 @@ def _declared(view: ReportView, gate: Gate) -> tuple[float, ...]:
 
 
 def _troubles(view: ReportView) -> Html | None:
-    """Why a gate was not run."""
-    said = [f"{one.shape_key}: {trouble}" for one in view.shapes for trouble in one.troubles]
+    """Why gates were not run, where the parity gate's own words do not say it."""
+    said = [
+        f"{one.shape_key}: {trouble}"
+        for one in view.shapes
+        if not isinstance(one.parity, ParityFailed)
+        for trouble in one.troubles
+    ]
     return bullets(said) if said else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from ...results import (
@@ -99,6 +100,6 @@ class ReportView:
 
     @property
     def main(self) -> ShapeView:
-        """The shape whose figures a reader sees first: the last that was measured, or else the last."""
+        """The shape that a reader sees first: the largest that was measured, or else the largest."""
         measured = [one for one in self.shapes if one.memory is not None]
-        return (measured or list(self.shapes))[-1]
+        return max(measured or self.shapes, key=lambda one: prod(one.shape.values()))

@@ -59,11 +59,11 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def gap(value: float | None) -> str:
-    """`0`, `1e-4`, `2.8e-7`: a gap or its limit."""
+    """`0`, `1e-4`, `2.8e-7`, `0.31`, `28.5`: a gap or its limit."""
     if value is None:
         return "–"
-    if value == 0:
-        return "0"
+    if value == 0 or 0.01 <= value < 10_000:
+        return f"{value:.3g}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 

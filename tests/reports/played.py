@@ -1,0 +1,65 @@
+"""Decisions on studies that were played through and not measured, each phase ending as one likes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from recompute_core.reports.evidence import Evidence, evidence_of
+from recompute_core.reports.predicate import Predicate, derive
+from recompute_core.results import Comparison, Gap, Memory, ParityFailed, PeakAt, Timeline
+from recompute_core.spec import StudySpec
+from recompute_core.studies.flow import PLAIN, CellKey
+from recompute_core.studies.store import Cell
+from tests.core import cells, records
+
+Worker = Callable[[CellKey], Cell | None]
+_AFTER = 1_800_000_000.0
+"""Seconds since 1970 at which these studies were measured: after they were declared."""
+
+
+def decided(
+    spec: StudySpec = cells.SPEC, plan: str = "every-block", *workers: Worker, **environment: Any
+) -> tuple[Predicate, Evidence]:
+    """The decision on a plan; a phase ends as the first worker says that knows it, or else well."""
+
+    def worker(key: CellKey) -> Cell | None:
+        found = (one(key) for one in (*workers, with_timelines))
+        return next((cell for cell in found if cell is not None), None)
+
+    _, found = cells.play(worker, spec)
+    here = {"device": "cpu", "threads": 2, **environment}
+    row = replace(cells.row(spec, "done"), environment=here)
+    evidence = evidence_of(row, [replace(one, started_at=_AFTER) for one in found.values()], plan)
+    return derive(evidence), evidence
+
+
+def with_timelines(key: CellKey) -> Cell | None:
+    """Memory with time lines, its peak in the backward."""
+    if key[2] != "memory":
+        return None
+    return memory(key, 4_000_000 if key[1] == PLAIN else 2_000_000)
+
+
+def memory(key: CellKey, *peaks: int) -> Cell:
+    """Memory with these peaks, in bytes."""
+    found: Memory = records.memory(*peaks)
+    at = PeakAt(phase="backward", module="blocks.1", replaying=key[1] != PLAIN)
+    whole = found.peak_bytes or 0
+    return cells.cell(key, found.model_copy(update={"peak_at": at, "timeline": _timeline(whole)}))
+
+
+def _timeline(peak: int) -> Timeline:
+    """A quarter of a second up to the peak and down again, every phase begun once."""
+    return Timeline(
+        seconds=(0.0, 0.1, 0.125, 0.25),
+        bytes=(1_000_000, peak - 100_000, peak, 1_000_000),
+        marks=((0.0, "zero_grad"), (0.01, "forward"), (0.1, "backward"), (0.22, "optimizer")),
+    )
+
+
+def parity_fails(key: CellKey, *gaps: Gap) -> Cell:
+    """A parity that found these gaps."""
+    failed = Comparison(gaps=gaps).failures(cells.SPEC.thresholds)
+    return cells.cell(
+        key, ParityFailed(gaps=gaps, failed=failed, noise_floor=0.0, block_calls={}, flops=40)
+    )
