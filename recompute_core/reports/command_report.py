@@ -119,9 +119,11 @@ def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
     check_json_file(json_file)
     found = verify_path(bundle, trusted, datetime.now(UTC).replace(microsecond=0))
     if json_file != "-":
-        words = {"pass": "pass", "fail": "FAIL", "not_reached": "-"}
+        words = {"pass": "ok", "fail": "FAIL", "not_reached": "-"}
         for check in found.checks:
-            click.echo(f"{words[check.outcome]:4}  {check.id:12} {_shown(check.sentence)}")
+            click.echo(
+                f"{words[check.outcome]:4}  {check.id.partition(':')[0]:12} {_shown(check.sentence)}"
+            )
         for warning in found.warnings:
             click.echo(f"note: {_shown(warning)}")
         click.echo(f"\n{_shown(found.sentence)}")
