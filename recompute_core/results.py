@@ -94,6 +94,19 @@ class RngUsed(Record):
     """Given to torch on every device, NumPy and `random` right before the update."""
 
 
+class Fingerprint(Record):
+    """One tensor of the reference, in so few words that a report can hold all of them."""
+
+    name: str
+    """Part and name, as in the file: `grad/blocks.0.attn.qkv.weight`."""
+    sha256: str
+    """Of its dtype, shape and bytes."""
+    norm: float | None
+    """L2 norm; None where it is no finite number, and of whole numbers and random states."""
+    largest: float | None
+    """Largest absolute value; None as above."""
+
+
 class Reference(Record):
     """The fixed update without recomputation, kept on disk as safetensors."""
 
@@ -121,6 +134,8 @@ class Reference(Record):
     rng: RngUsed | None = None
     batch: tuple[BatchTensor, ...] | None = None
     """Shapes and types of the batch's tensors."""
+    fingerprints: tuple[Fingerprint, ...] | None = None
+    """Of every tensor, so that a recheck elsewhere can name those that drifted; None: not recorded."""
 
 
 class Gap(Record):

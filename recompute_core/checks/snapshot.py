@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..meters.flops import FORMULAS
 from ..plans.apply import Applied, Call, shadowed
-from ..results import BatchTensor, Gap, OptimizerUsed
+from ..results import BatchTensor, Fingerprint, Gap, OptimizerUsed
 from ..spec import OptimizerSettings
 from ..workloads.job import Job, named_tensors, same_bits, tensors_digest
 from ..workloads.update import make_optimizer, seed_everything, update
@@ -111,6 +111,25 @@ def describe_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> Op
         settings=dict(optimizer.defaults),
         state_digest=tensors_digest(sorted(state)),
     )
+
+
+def fingerprints(tensors: Snapshot) -> tuple[Fingerprint, ...]:
+    """A line for each tensor, from which another update's difference can be told and bounded."""
+    return tuple(_fingerprint(name, tensor) for name, tensor in tensors.items())
+
+
+def _fingerprint(name: str, tensor: Tensor) -> Fingerprint:
+    norm = largest = None
+    if tensor.is_floating_point() or tensor.is_complex():
+        size = tensor.abs() if tensor.is_complex() else tensor
+        norm = _finite(torch.linalg.vector_norm(size, dtype=torch.float64))
+        largest = _finite(torch.stack(size.aminmax()).abs().max()) if size.numel() else 0.0
+    digest = tensors_digest([("", tensor)]).removeprefix("sha256:")
+    return Fingerprint(name=name, sha256=digest, norm=norm, largest=largest)
+
+
+def _finite(value: Tensor) -> float | None:
+    return float(value) if isfinite(value) else None
 
 
 def _kept(tensor: Tensor) -> Tensor:

@@ -112,7 +112,7 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
 
 def _reference(build: Callable[[], Any], task: Assignment) -> Record:
     from ..checks.revisions import factory_of, revisions_of
-    from ..checks.snapshot import describe_batch, describe_optimizer, fixed_update, save
+    from ..checks.snapshot import describe_batch, describe_optimizer, fingerprints, fixed_update, save
 
     spec = task.spec
     job = build()
@@ -137,6 +137,7 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
         optimizer=describe_optimizer(job.model, found.optimizer),
         rng=RngUsed(policy=spec.checkpoint.rng, seed=spec.seed),
         batch=batch,
+        fingerprints=fingerprints(found.tensors),
     )
 
 
