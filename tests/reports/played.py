@@ -6,7 +6,19 @@ from typing import Any
 
 from recompute_core.reports.evidence import Evidence, evidence_of
 from recompute_core.reports.predicate import Predicate, derive
-from recompute_core.results import Comparison, Gap, Memory, ParityFailed, PeakAt, Timeline
+from recompute_core.results import (
+    BatchTensor,
+    Comparison,
+    Gap,
+    Memory,
+    OptimizerUsed,
+    ParityFailed,
+    PeakAt,
+    Revisions,
+    RngUsed,
+    SourceRevision,
+    Timeline,
+)
 from recompute_core.spec import StudySpec
 from recompute_core.studies.flow import PLAIN, CellKey
 from recompute_core.studies.store import Cell
@@ -23,7 +35,7 @@ def decided(
     """The decision on a plan; a phase ends as the first worker says that knows it, or else well."""
 
     def worker(key: CellKey) -> Cell | None:
-        found = (one(key) for one in (*workers, with_timelines))
+        found = (one(key) for one in (*workers, with_timelines, with_sources))
         return next((cell for cell in found if cell is not None), None)
 
     _, found = cells.play(worker, spec)
@@ -38,6 +50,30 @@ def with_timelines(key: CellKey) -> Cell | None:
     if key[2] != "memory":
         return None
     return memory(key, 4_000_000 if key[1] == PLAIN else 2_000_000)
+
+
+def with_sources(key: CellKey) -> Cell | None:
+    """A reference that knows which code and which batch it ran on."""
+    if key[2] != "reference":
+        return None
+    sources = (
+        SourceRevision(name="nets.Block", file="nets.py", sha256="b" * 64),
+        SourceRevision(
+            name="torch.nn.Linear",
+            file=None,
+            sha256=None,
+            no_source="built in",
+            library="torch",
+            version="2",
+        ),
+    )
+    found = {
+        "revisions": Revisions(model="nets.Net", sources=sources, git_commit="c" * 40, git_changed=True),
+        "optimizer": OptimizerUsed(name="AdamW", settings={"lr": 0.001}, state_digest="sha256:3"),
+        "rng": RngUsed(policy="preserve", seed=0),
+        "batch": (BatchTensor(name="0", shape=(2, 16), dtype="int64"),),
+    }
+    return cells.cell(key, cells.reference().model_copy(update=found))
 
 
 def memory(key: CellKey, *peaks: int) -> Cell:

@@ -115,7 +115,6 @@ def _value(value: Any) -> str:
 
 _SOURCES = (
     Column("Class or function", code=True),
-    Column("File", code=True),
     Column("From"),
     Column("SHA-256 of its source", code=True),
 )
@@ -153,14 +152,10 @@ def _elsewhere(view: ReportView, noted: Revisions) -> Html | None:
     return bullets(said) if said else None
 
 
-def _source(each: SourceRevision) -> tuple[str, ...]:
+def _source(each: SourceRevision) -> tuple[Html | str, ...]:
     installed = f"{each.library} {each.version or ''}".strip() if each.library else "not installed"
-    return (
-        each.name,
-        each.file or "–",
-        installed,
-        each.sha256 or f"none: {each.no_source or 'not known'}",
-    )
+    name = join(each.name, el("small", each.file) if each.file else None)
+    return name, installed, each.sha256 or f"none: {each.no_source or 'not known'}"
 
 
 _DIGESTS = (Column("Digest of"), Column("SHA-256", code=True))
