@@ -4,6 +4,7 @@ Whoever names a plan or a module writes into a page that others trust. So contro
 marks that turn the order of writing round, are shown by their code and not obeyed.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ Child = str | Iterable["Child"] | None
 Attribute = str | int | float | bool | None
 
 _VOID = frozenset({"br", "meta", "link", "hr"})
+_HARMLESS = re.compile("[A-Za-z0-9 .,:;%()#/+_-]*").fullmatch
+"""Whether text needs no look, which most does not."""
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 """Format characters that ordinary words and signs are made with."""
@@ -27,6 +30,8 @@ _JOINERS = "\u200c\u200d"
 
 def visible(text: str) -> str:
     """The text with what cannot be seen, or would turn or break a line, shown as `\\u202e`."""
+    if text.isprintable():
+        return text
     return "".join(
         c
         if c.isprintable() or c in _JOINERS or unicodedata.category(c) not in _HIDDEN
@@ -42,8 +47,12 @@ def text_of(child: Child) -> str:
     if isinstance(child, Html):
         return child
     if isinstance(child, str):
-        return escape(visible(child))
+        return _escaped(child)
     return "".join(map(text_of, child))
+
+
+def _escaped(text: str) -> str:
+    return text if _HARMLESS(text) else escape(visible(text))
 
 
 def join(*children: Child) -> Html:
@@ -54,7 +63,7 @@ def join(*children: Child) -> Html:
 def el(name: str, /, *children: Child, **attributes: Attribute) -> Html:
     """One element. `class_` is `class`, `data_head` is `data-head`; None and False are left out."""
     written = "".join(
-        f" {_name(key)}" if value is True else f' {_name(key)}="{escape(visible(str(value)))}"'
+        f" {_name(key)}" if value is True else f' {_name(key)}="{_escaped(str(value))}"'
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -102,13 +111,15 @@ def table(columns: Sequence[Column], groups: Sequence[Group], caption: str, css:
         for column, kind in zip(columns, kinds, strict=True)
     ]
 
+    is_wide = "wide" in css.split()
+
     def row(cells: Sequence[Child]) -> Html:
         first, *rest = cells
         return el(
             "tr",
             el("th", first, scope="row", class_=kinds[0]),
             [
-                el("td", cell, class_=kind, data_head=column.head)
+                el("td", cell, class_=kind, data_head=column.head if is_wide else None)
                 for cell, column, kind in zip(rest, columns[1:], kinds[1:], strict=True)
             ],
         )
