@@ -12,8 +12,10 @@ from math import prod
 from .intervals import Interval
 from .results import (
     Candidate,
+    FigureKind,
     Gap,
     Gate,
+    GateId,
     Judged,
     Measured,
     Outcome,
@@ -22,6 +24,7 @@ from .results import (
     Proven,
     Refused,
     Rollback,
+    Timing,
     Verdict,
 )
 from .spec import Thresholds
@@ -70,7 +73,7 @@ def outcome_of(interval: Interval | None, threshold: float) -> Outcome:
 def parity_gate(parity: ParityPassed | ParityFailed | None, thresholds: Thresholds) -> Gate:
     """Gradient parity: exact, so never undecided."""
     if parity is None:
-        return _not_run("gradient_parity", thresholds.gradient_gap, "Parity was not tested.")
+        return not_run("gradient_parity", thresholds.gradient_gap, "Parity was not tested.")
     failures = parity.failures(thresholds)
     threshold, gap = thresholds.gradient_gap, parity.largest_gradient_gap
     if failures:
@@ -132,38 +135,57 @@ def gates_of(candidate: Candidate, thresholds: Thresholds) -> tuple[Gate, ...]:
     timing = candidate.timing
     stopped = _why_not_run(candidate)
     parity = parity_gate(candidate.parity, thresholds)
-    saving = _not_run("memory_saving", thresholds.peak_ratio, stopped)
+    saving = not_run("memory_saving", thresholds.peak_ratio, stopped)
     if memory is not None and memory.ratio is None:
-        saving = _not_run("memory_saving", thresholds.peak_ratio, "This device has no peak counter.")
-    elif memory is not None and memory.ratio is not None:
+        saving = not_run("memory_saving", thresholds.peak_ratio, "This device has no peak counter.")
+    elif memory is not None and memory.ratio_ci95 is not None:
         plain, own = memory.plain.peak_bytes or 0, memory.candidate.peak_bytes or 0
-        saving = Gate(
-            id="memory_saving",
-            outcome=outcome_of(memory.ratio_ci95, thresholds.peak_ratio),
-            threshold=thresholds.peak_ratio,
-            observed=memory.ratio,
-            ci95=memory.ratio_ci95,
-            kind=memory.candidate.kind,
-            sentence=f"Peak {megabytes(own)} instead of {megabytes(plain)}.",
-        )
-    latency = _not_run("update_latency", thresholds.update_ratio, stopped)
+        saving = memory_gate(plain, own, memory.ratio_ci95, memory.candidate.kind, thresholds)
+    latency = not_run("update_latency", thresholds.update_ratio, stopped)
     if timing is not None:
-        latency = Gate(
-            id="update_latency",
-            outcome=outcome_of(timing.ratio_ci95, thresholds.update_ratio),
-            threshold=thresholds.update_ratio,
-            observed=timing.ratio_median,
-            ci95=timing.ratio_ci95,
-            kind=timing.kind,
-            sentence=f"Update {timing.candidate_median_s * 1e3:.0f} ms instead of "
-            f"{timing.plain_median_s * 1e3:.0f} ms, {timing.pairs} pairs.",
-        )
+        latency = latency_gate(timing, thresholds)
     return parity, saving, latency
 
 
-def _not_run(gate: str, threshold: float, sentence: str) -> Gate:
+def memory_gate(
+    plain: int, own: int, ratio_ci95: Interval, kind: FigureKind, thresholds: Thresholds
+) -> Gate:
+    """Memory saving, from both peaks in bytes and the interval of their ratio."""
     return Gate(
-        id=gate, outcome="not_run", threshold=threshold, observed=None, ci95=None, sentence=sentence
+        id="memory_saving",
+        outcome=outcome_of(ratio_ci95, thresholds.peak_ratio),
+        threshold=thresholds.peak_ratio,
+        observed=own / plain,
+        ci95=ratio_ci95,
+        kind=kind,
+        sentence=f"Peak {megabytes(own)} instead of {megabytes(plain)}.",
+    )
+
+
+def latency_gate(timing: Timing, thresholds: Thresholds) -> Gate:
+    """Update latency, from pairs of updates."""
+    return Gate(
+        id="update_latency",
+        outcome=outcome_of(timing.ratio_ci95, thresholds.update_ratio),
+        threshold=thresholds.update_ratio,
+        observed=timing.ratio_median,
+        ci95=timing.ratio_ci95,
+        kind=timing.kind,
+        sentence=f"Update {timing.candidate_median_s * 1e3:.0f} ms instead of "
+        f"{timing.plain_median_s * 1e3:.0f} ms, {timing.pairs} pairs.",
+    )
+
+
+def not_run(gate: GateId, threshold: float, sentence: str, kind: FigureKind = "measured") -> Gate:
+    """A gate that has no figure, and why."""
+    return Gate(
+        id=gate,
+        outcome="not_run",
+        threshold=threshold,
+        observed=None,
+        ci95=None,
+        kind=kind,
+        sentence=sentence,
     )
 
 
@@ -187,14 +209,15 @@ def judge(candidate: Candidate, thresholds: Thresholds) -> Judged:
         sentence = "Under these thresholds a replay broken on purpose would pass too."
         parity = gates[0].model_copy(update={"outcome": "undecided", "sentence": sentence})
         gates = (parity, *gates[1:])
-    verdict = _verdict(gate.outcome for gate in gates)
+    verdict = verdict_of(gates)
     if isinstance(candidate, Refused) and candidate.stopped_by in ("noise", "legality"):
         verdict = "keep_original"
     return Judged(candidate=candidate, gates=gates, verdict=verdict)
 
 
-def _verdict(outcomes: Iterable[Outcome]) -> Verdict:
-    found = set(outcomes)
+def verdict_of(gates: Iterable[Gate]) -> Verdict:
+    """What gates come to: one that fails keeps the original, all that pass adopt."""
+    found = {gate.outcome for gate in gates}
     if "fail" in found:
         return "keep_original"
     if found == {"pass"}:

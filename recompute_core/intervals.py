@@ -7,12 +7,13 @@ covers less than its nominal level: of a continuous distribution 87.5 % with 7 s
 to 15, 92 % with 21. More samples mend that; `timing.min_pairs` asks for them.
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from math import comb
 from statistics import median
 
-__all__ = ["Interval", "median", "median_interval"]
+__all__ = ["Interval", "extremes", "median", "median_interval", "ratio_interval"]
 
 Interval = tuple[float, float]
 
@@ -25,6 +26,22 @@ def median_interval(samples: Sequence[float], level: float = 0.95) -> Interval:
     if not samples:
         raise ValueError("an interval needs at least one sample")
     return _median_interval(tuple(sorted(samples)), level)
+
+
+def ratio_interval(candidate: Sequence[float], plain: Sequence[float], level: float = 0.95) -> Interval:
+    """An interval of the ratio of two medians whose samples were not taken in pairs.
+
+    From the edges of the medians' own intervals, each at the square root of the level: as the two are
+    independent, it covers at least as much as `level` promises, and it is wider than pairs would give.
+    """
+    each = math.sqrt(level)
+    (low, high), (least, most) = median_interval(candidate, each), median_interval(plain, each)
+    return low / most, high / least
+
+
+def extremes(candidate: Sequence[float], plain: Sequence[float]) -> Interval:
+    """The ratio at the extremes of the samples: a point where counts are exact."""
+    return min(candidate) / max(plain), max(candidate) / min(plain)
 
 
 @lru_cache(maxsize=65_536)
@@ -68,4 +85,11 @@ def _bootstrap_medians(ordered: tuple[float, ...]) -> list[tuple[float, float]]:
 
 def _at_least(successes: int, trials: int, p: float) -> float:
     """P(Binomial(trials, p) >= successes)."""
-    return sum(comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1))
+    ways = _ways(trials)
+    return sum(ways[k] * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1))
+
+
+@lru_cache(maxsize=64)
+def _ways(trials: int) -> tuple[float, ...]:
+    """How many ways there are to pick k of so many, for every k; up to 1000 they fit into a float."""
+    return tuple(float(comb(trials, k)) for k in range(trials + 1))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
-from .intervals import Interval, median, median_interval
+from .intervals import Interval, extremes, median, median_interval
 from .spec import Region, StudySpec, Thresholds
 
 FigureKind = Literal["measured", "estimated", "supplied"]
@@ -593,7 +593,7 @@ class MemoryPair(Record):
             return None
         plain = [self.plain.state_bytes + sample for sample in self.plain.peak_samples]
         candidate = [self.candidate.state_bytes + sample for sample in self.candidate.peak_samples]
-        return min(candidate) / max(plain), max(candidate) / min(plain)
+        return extremes(candidate, plain)
 
 
 # --- time ------------------------------------------------------------------------------------

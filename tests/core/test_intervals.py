@@ -1,5 +1,7 @@
 """The interval of the median against every resample there is, and against random ones."""
 
+import random
+import time
 from collections import Counter
 from fractions import Fraction
 from itertools import product
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recompute_core.intervals import _bootstrap_medians, median_interval
+from recompute_core.intervals import _bootstrap_medians, median_interval, ratio_interval
 
 SAMPLES = [3.0, -1.0, 7.5, 0.25, 12.0, 100.0]
 """In no order, and no mean of two of them equals another."""
@@ -121,3 +123,32 @@ def test_a_higher_level_never_narrows_it(samples: list[float]) -> None:
     inner, outer = median_interval(samples, 0.5), median_interval(samples, 0.95)
     assert outer[0] <= inner[0]
     assert inner[1] <= outer[1]
+
+
+def test_an_interval_of_very_many_samples_is_found_in_seconds() -> None:
+    samples = [1 + (7919 * n % 1000) / 1000 for n in range(999)]
+    began = time.perf_counter()
+    low, high = median_interval(samples)
+    assert time.perf_counter() - began < 10
+    assert low < 1.5 < high < low + 0.1
+
+
+def test_the_ratio_of_medians_that_were_not_paired_is_wider_than_of_pairs() -> None:
+    plain = [1.00, 1.02, 1.04, 1.06, 1.08, 1.10, 1.12, 1.14, 1.16]
+    candidate = [1.3 * each for each in plain]
+    low, high = ratio_interval(candidate, plain)
+    assert low < 1.3 < high
+    assert ratio_interval([2.0], [1.0]) == (2.0, 2.0)
+    edges = (median_interval(candidate, 0.95**0.5), median_interval(plain, 0.95**0.5))
+    assert (low, high) == (edges[0][0] / edges[1][1], edges[0][1] / edges[1][0])
+
+
+def test_two_unpaired_intervals_cover_the_ratio_as_often_as_they_promise() -> None:
+    draw = random.Random(5)
+    held = 0
+    for _ in range(400):
+        plain = [draw.lognormvariate(0, 0.1) for _ in range(15)]
+        candidate = [1.3 * draw.lognormvariate(0, 0.1) for _ in range(15)]
+        low, high = ratio_interval(candidate, plain)
+        held += low <= 1.3 <= high
+    assert held / 400 >= 0.95
