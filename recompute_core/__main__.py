@@ -23,6 +23,7 @@ from .output import show as _print
 from .output import write_json as _write_json
 from .reports.command_export import export_command
 from .reports.command_keys import keys
+from .reports.command_recheck import recheck
 from .reports.command_report import report, verify
 from .settings import OURS
 from .spec import PRESETS
@@ -425,6 +426,7 @@ def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -
 
 cli.add_command(export_command)
 cli.add_command(keys)
+cli.add_command(recheck)
 cli.add_command(report)
 cli.add_command(verify)
 

@@ -1,0 +1,320 @@
+"""Does a report still hold, here and now? Its bundle is verified, and its parity is run again.
+
+At each shape the reported update is rebuilt from the specification in the evidence, on the libraries,
+the device and the code of this machine: plain, plain again, a replay broken on purpose, the plan, and
+plain once the plan is off, under the thresholds that were declared. What came of it is one of
+
+`same`           parity holds, and plain's update is bitwise the reported one, whatever else changed
+`holds_drifted`  parity holds, and plain's update is another in its last bits, for which a change is
+                 named: a library, the device, threads, numeric settings, or a device that does not
+                 repeat itself
+`lost`           the recomputed update differs from plain's, or a broken replay passed, or the plan
+                 cannot be taken off
+`cannot_tell`    what runs here is not what was reported, so that its parity says nothing about the
+                 report: another source of a class or of the factory, another model or batch; or it
+                 cannot be rebuilt; or plain differs from plain; or plain's update moved and nothing
+                 that is named can have moved it, so that code changed which no digest covers
+
+A class of an installed library is part of that library: with another version its source may be another,
+which is drift. A source that changed without its library's version, and any source of one's own, is
+another block, even if the difference is a comment: legality looked at the code that was reported.
+A data set that changed and still gives the same batch is named, and says nothing by itself.
+
+Importing this imports no torch. What a recheck leaves behind is one line of its history.
+"""
+
+import platform
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ..asking import assign
+from ..errors import InputError, StoreError
+from ..plans.names import regions_of
+from ..results import Gap, Legality, Reference
+from ..settings import ReceiptsSettings, shape_key
+from ..spec import StudySpec, parse_spec
+from ..studies.admission import check_memory
+from ..studies.artifacts import reference_name
+from ..studies.flow import Book, canary_module, module_names
+from ..studies.locks import machine_lock
+from ..studies.store import home_folder, now
+from .bundle import REPORT, Bundle, read_bundle
+from .evidence import MADE_BY, Found, read_evidence
+from .recheck_changes import drift_of, machine_changes, update_changes
+from .recheck_history import folder, keep, statement_digest
+from .recheck_outcome import judged, parity_here, sentence_of, shape_sentence
+from .recheck_record import Change, Code, Drift, Recheck, ShapeRecheck, SignedBy
+from .recheck_run import Asked, Ran, Tell, exact_gaps, run_shape
+from .refusal import Untrusted
+from .signers import Signers
+from .verify import Verification, verify, verify_path
+
+MAY_BE_SET = ("threads", "device", "workload.images")
+"""What names this machine, and nothing of what was reported."""
+
+
+@dataclass(frozen=True)
+class Believed:
+    """A report that verified, and what it holds."""
+
+    bundle: Bundle
+    verification: Verification
+    found: Found
+
+
+def verified(path: Path, signers: Signers) -> Believed | Verification:
+    """The report at a path, or the verification that refuses it. InputError when there is none."""
+    moment = datetime.now(UTC).replace(microsecond=0)
+    try:
+        bundle = read_bundle(path)
+    except Untrusted:
+        return verify_path(path, signers, moment)
+    verification = verify(bundle, signers, moment)
+    if not verification.verified:
+        return verification
+    return Believed(bundle, verification, read_evidence(bundle.evidence))
+
+
+def recheck(
+    report: Believed,
+    shape: str | None = None,
+    settings: tuple[str, ...] = (),
+    home: Path | None = None,
+    tell: Tell = lambda _: None,
+) -> Recheck:
+    """Run a report's parity again, and keep what came of it.
+
+    `shape` is a shape's key; all of them without it. `settings` are `path=value` of MAY_BE_SET. `home`
+    is RECOMPUTE_HOME. Raises InputError for a shape that the report does not have and for a setting that
+    is none or that this machine cannot give, StoreError when the history cannot be kept.
+    """
+    home = home or home_folder()
+    began, checked_at = time.monotonic(), now()
+    asked = _spec(report.found, settings)
+    shapes = _shapes(asked, shape)
+    statement = statement_digest(report.bundle.files[REPORT])
+    with _machine(tell), _work_folder(home) as work:
+        rechecking = _Rechecking(report.found, asked, settings, home, work, tell)
+        found = tuple(rechecking.at(key, sizes) for key, sizes in shapes.items())
+    verification = report.verification
+    assert verification.predicate is not None and verification.signer is not None
+    result = Recheck(
+        schema="recompute-recheck/1",
+        statement=statement,
+        study_id=report.found.row.id,
+        plan=report.found.plan,
+        plan_hash=verification.predicate.plan_hash,
+        signer=SignedBy(name=verification.signer.name, fingerprint=verification.signer.fingerprint),
+        checked_at=checked_at,
+        seconds=time.monotonic() - began,
+        made_by=MADE_BY,
+        settings=settings,
+        environment=rechecking.environment,
+        changes=rechecking.changes,
+        shapes=found,
+        sentence=sentence_of(found),
+    )
+    keep(home, result)
+    return result
+
+
+def _spec(found: Found, settings: tuple[str, ...]) -> StudySpec:
+    """The reported specification, with what names this machine."""
+    spec = found.row.spec
+    if not settings:
+        return spec
+    raw = spec.model_dump(mode="json")
+    for assignment in settings:
+        name = assignment.partition("=")[0]
+        if name not in MAY_BE_SET:
+            raise InputError(
+                f"--set {assignment[:80]}: a recheck is of what was reported; only "
+                f"{', '.join(MAY_BE_SET)} may be set"
+            )
+        assign(raw, assignment)
+    set_images = any(one.startswith("workload.images=") for one in settings)
+    if set_images and not isinstance(spec.workload, ReceiptsSettings):
+        raise InputError(f"--set workload.images: {spec.workload.name} has no photos")
+    asked = parse_spec(raw, "--set")
+    if set_images and isinstance(asked.workload, ReceiptsSettings) and asked.workload.images:
+        images = _photos(asked.workload.images)
+        workload = asked.workload.model_copy(update={"images": images})
+        asked = asked.model_copy(update={"workload": workload})
+    return asked
+
+
+def _photos(given: str) -> str:
+    """A folder of photos, looked at before anything runs; its whole path."""
+    from ..workloads.receipts.manifest import check_images
+
+    try:
+        images = Path(given).expanduser().absolute()
+        check_images(images)
+    except OSError as error:
+        raise InputError(f"--set workload.images: cannot be read: {error.strerror}") from None
+    except (InputError, RuntimeError) as error:
+        raise InputError(f"--set workload.images: {error}") from None
+    return str(images)
+
+
+def _shapes(spec: StudySpec, only: str | None) -> dict[str, dict[str, int]]:
+    shapes = {shape_key(spec.at(sizes)): sizes for sizes in spec.shapes}
+    if only is None:
+        return shapes
+    if only not in shapes:
+        raise InputError(f"--shape {only[:80]}: the report has {', '.join(shapes)}")
+    return {only: shapes[only]}
+
+
+@contextmanager
+def _machine(tell: Tell) -> Iterator[None]:
+    """Hold the machine, once nobody measures on it."""
+    machine = machine_lock()
+    tell("waiting for the machine: something is measured")
+    try:
+        while not machine.acquire(0.5):
+            pass
+        yield
+    finally:
+        machine.release()
+
+
+@contextmanager
+def _work_folder(home: Path) -> Iterator[Path]:
+    """A folder that is gone afterwards; those of rechecks that were killed are removed too.
+
+    The machine's lock is held, so that no other recheck on this machine uses one.
+    """
+    ours = "".join(letter if letter.isalnum() else "-" for letter in platform.node())
+    place = folder(home)
+    work = place / f".work-{ours}-{secrets.token_hex(4)}"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for left in place.glob(f".work-{ours}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        work.mkdir()
+    except OSError as error:
+        raise StoreError(f"{error.filename or place}: {error.strerror}") from None
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+class _Rechecking:
+    """One recheck on its way, shape by shape."""
+
+    def __init__(
+        self,
+        found: Found,
+        spec: StudySpec,
+        settings: tuple[str, ...],
+        home: Path,
+        work: Path,
+        tell: Tell,
+    ) -> None:
+        self.found, self.spec, self.settings = found, spec, settings
+        self.home, self.work, self.tell = home, work, tell
+        self.book = Book.of(found.cells)
+        self.environment: dict[str, Any] = {}
+        self.changes: tuple[Change, ...] = ()
+
+    def at(self, key: str, sizes: dict[str, int]) -> ShapeRecheck:
+        began = time.monotonic()
+        facts: dict[str, Any] = {"shape_key": key, "shape": sizes, "held_in_report": self._held(key)}
+        ended = self._run(key, sizes)
+        if isinstance(ended, str):
+            code: Code = "nothing-recorded" if self._is_missing(key) else "not-rebuilt"
+            return ShapeRecheck(**facts, outcome="cannot_tell", code=code, sentence=ended)
+        ran, then = ended
+        changes, drift = self._compared(key, ran, then)
+        outcome, code, why = judged(then, ran, (*self.changes, *changes), drift, self.spec.thresholds)
+        return ShapeRecheck(
+            **facts,
+            outcome=outcome,
+            code=code,
+            sentence=shape_sentence(key, outcome, why, facts["held_in_report"], ran),
+            changes=changes,
+            drift=drift,
+            noise_floor=None if ran.noise is None else ran.noise.largest_relative_gap,
+            canary=ran.canary,
+            parity=None if ran.parity is None else parity_here(ran.parity, self.spec.thresholds),
+            seconds=time.monotonic() - began,
+        )
+
+    def _held(self, key: str) -> bool | None:
+        cell = self.book.done(key, self.found.plan, "parity")
+        return None if cell is None or cell.payload is None else bool(cell.payload["passed"])
+
+    def _recorded(self, key: str) -> tuple[Reference, Legality] | str:
+        """What the report rests on at a shape, or why there is nothing to check again."""
+        then, legality = self.book.reference(key), self.book.legality(key)
+        if then is None or legality is None:
+            return f"Cannot tell at {key}: the report holds no finished update of plain there."
+        refusals = legality.refusals(module_names(self.spec, self.found.plan))
+        if refusals:
+            return (
+                f"Cannot tell at {key}: the report refuses the plan there as unsafe to replay, and "
+                f"holds no parity: {refusals[0].sentence}"
+            )
+        return then, legality
+
+    def _is_missing(self, key: str) -> bool:
+        return isinstance(self._recorded(key), str)
+
+    def _run(self, key: str, sizes: dict[str, int]) -> tuple[Ran, Reference] | str:
+        recorded = self._recorded(key)
+        if isinstance(recorded, str):
+            return recorded
+        then, legality = recorded
+        try:
+            check_memory(self.spec.model_copy(update={"shapes": (sizes,)}))
+        except InputError as error:
+            return f"Cannot tell at {key}: {error}."
+        asked = Asked(
+            spec=self.spec,
+            shape=sizes,
+            shape_key=key,
+            regions=regions_of(self.spec, self.found.plan),
+            canary=canary_module(self.spec, self.found.plan, legality),
+            home=self.home,
+            folder=self.work,
+        )
+        ran = run_shape(asked, self.tell)
+        self._check_settings(ran)
+        if ran.environment is not None and not self.environment:
+            self.environment = ran.environment
+            self.changes = machine_changes(
+                self.found.row.environment, ran.environment, self.found.made_by, MADE_BY
+            )
+        return ran, then
+
+    def _check_settings(self, ran: Ran) -> None:
+        """A device that was asked for and is not there is the user's mistake."""
+        if ran.failed is not None and any(one.startswith("device=") for one in self.settings):
+            kind, _, text = ran.failed[1].partition(": ")
+            if kind == "InputError" and text.startswith("device: "):
+                raise InputError(f"--set {text}")
+
+    def _compared(self, key: str, ran: Ran, then: Reference) -> tuple[tuple[Change, ...], Drift | None]:
+        if ran.reference is None:
+            return (), None
+        versions = (self.found.row.environment.get("torch"), self.environment.get("torch"))
+        changes = update_changes(then, ran.reference, *versions)
+        return changes, drift_of(then, ran.reference, self._exact_gaps(key, then, ran.reference))
+
+    def _exact_gaps(self, key: str, then: Reference, here: Reference) -> tuple[Gap, ...] | None:
+        """From the study's own reference, where the study lies on this machine."""
+        study = self.found.row.id
+        if then.digest == here.digest or not study.replace("-", "").isalnum():  # a name from a report
+            return None
+        self.tell(f"comparing with the report at {key}")
+        recorded = self.home / "studies" / study / reference_name(key)
+        return exact_gaps(recorded, then.digest, self.work / reference_name(key), here.digest)
