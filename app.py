@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import streamlit as st
+from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -74,6 +75,10 @@ async def healthz(request: Request) -> JSONResponse:
         {"status": "ok", "streamlit": st.__version__, "torch_loaded": "torch" in sys.modules}
     )
 
+
+# A report that is uploaded stays in memory: Starlette would keep what is over 1 MB in a temporary file.
+# How large one may be is said in .streamlit/config.toml.
+MultiPartParser.spool_max_size = 32_000_000
 
 app = st.App(
     Path(__file__).parent / "pages" / "_frame.py",

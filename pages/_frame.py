@@ -17,6 +17,10 @@ GROUPS = {
         st.Page("live.py", title="Live", icon=":material/timeline:", url_path="live"),
         st.Page("tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", url_path="tradeoff"),
     ],
+    "Decide": [
+        st.Page("decision.py", title="Decision", icon=":material/gavel:", url_path="decision"),
+        st.Page("verify.py", title="Verify", icon=":material/verified_user:", url_path="verify"),
+    ],
     "Keep": [
         st.Page("studies.py", title="Studies", icon=":material/history:", url_path="studies"),
     ],
@@ -57,7 +61,7 @@ try:
         said = literal(unknown[:40])
         st.error(f"There is no study “{said}” here. The Studies page lists what was measured.")
         st.page_link("studies.py", label="Open the studies")
-        if page.url_path in ("live", "tradeoff", "result"):
+        if page.url_path in ("live", "tradeoff", "result", "decision"):
             st.stop()
     page.run()
 except StoreError as error:

@@ -11,7 +11,15 @@ from recompute_core.studies.store import Store
 
 from .chrome import browser, server, settle, watch
 
-PAGES = {"home": "", "setup": "set-up", "live": "live", "tradeoff": "tradeoff", "studies": "studies"}
+PAGES = {
+    "home": "",
+    "setup": "set-up",
+    "live": "live",
+    "tradeoff": "tradeoff",
+    "decision": "decision",
+    "verify": "verify",
+    "studies": "studies",
+}
 
 
 def main() -> None:

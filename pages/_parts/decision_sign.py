@@ -1,0 +1,182 @@
+"""Signing in the browser: off unless the operator named a key; the passphrase is asked for each time.
+
+The key is opened in this process, which never loads torch, and forgotten with the run that signed. A
+passphrase is in the state of its field for that run alone: the next run draws another field.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import streamlit as st
+
+from recompute_core.errors import InputError, StoreError
+from recompute_core.gates import megabytes
+from recompute_core.reports.bundle import zip_of
+from recompute_core.reports.evidence import gather
+from recompute_core.reports.html import render
+from recompute_core.reports.keys import (
+    LONGEST_PASSPHRASE_BYTES,
+    check_key_file,
+    fingerprint,
+    load_key,
+    read_public_key,
+)
+from recompute_core.reports.predicate import Predicate
+from recompute_core.reports.refusal import Untrusted
+from recompute_core.reports.release import release
+from recompute_core.studies.store import Store
+
+from . import markup
+from .data import get_store
+from .decision import file_slug
+from .words import literal
+
+VARIABLE = "RECOMPUTE_KEY"
+"""In the server's environment: the file of the key that signs."""
+_TURN, _SIGNED, _REFUSED = "passphrase turn", "signed report", "signing refused"
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A report that this session has signed."""
+
+    study: str
+    plan: str
+    fingerprint: str
+    data: bytes
+    """The .zip."""
+
+
+def sign_panel(said: Predicate) -> None:
+    """What can be taken away: an unsigned preview, and with a key the signed report."""
+    st.subheader("Sign", anchor=False)
+    path = key_file()
+    try:
+        known = None if path is None else known_fingerprint(path)
+        why_off = "this server has no key." if path is None else None
+    except InputError as error:
+        known, why_off = None, f"{error}."
+    with st.container(border=True):
+        if path is None or why_off is not None:
+            st.markdown(f"**Signing is off:** {literal(why_off or '')}")
+            st.caption(
+                f"Start the server with `{VARIABLE}=/path/to/key.pem` in its environment; "
+                "`python -m recompute_core keys new --out FILE` makes a key."
+            )
+        else:
+            _with_a_key(said, path, known)
+        signed = _signed_of(said)
+        if signed is not None:
+            st.html(_signed_strip(signed))
+        _take_away(said, signed)
+
+
+def key_file() -> Path | None:
+    """The key that the operator named, if any."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else None
+
+
+def known_fingerprint(path: Path) -> str | None:
+    """Of the public half that lies beside a key file; None where it does not.
+
+    Raises InputError when the key file cannot be used at all. The key itself tells once it is open.
+    """
+    check_key_file(path)
+    public = _public_file(path)
+    return fingerprint(read_public_key(public)) if public.exists() else None
+
+
+def _public_file(path: Path) -> Path:
+    return path.with_name(path.name + ".pub.pem")
+
+
+def sign(store: Store, study: str, plan: str, path: Path, passphrase: str) -> Signed:
+    """The signed report of a plan. Raises InputError in one line, which never holds the passphrase."""
+    key = load_key(path, passphrase)
+    public = fingerprint(key.public_key())
+    if known_fingerprint(path) not in (None, public):
+        raise InputError(f"{_public_file(path)}: is not the public half of {path}")
+    try:
+        released = release(gather(store, study, plan), key)
+    except Untrusted as error:
+        raise InputError(str(error)) from None
+    return Signed(study, plan, public, zip_of(released.bundle))
+
+
+def _with_a_key(said: Predicate, path: Path, known: str | None) -> None:
+    study, plan = said.study.id, said.plan
+    st.html(
+        markup.facts(
+            [
+                ("Key", path.name),
+                ("Fingerprint", known or "told once the key is open: no .pub.pem lies beside it"),
+            ]
+        )
+    )
+    turn = st.session_state.setdefault(_TURN, 0)
+    with st.form("sign", clear_on_submit=True, border=False, width=560):
+        row = st.container(horizontal=True, vertical_alignment="bottom")
+        given = row.text_input(
+            "Passphrase of the key",
+            type="password",
+            key=f"passphrase {turn}",
+            max_chars=LONGEST_PASSPHRASE_BYTES,
+            autocomplete="off",
+        )
+        asked = row.form_submit_button("Sign", type="primary")
+    if asked:
+        st.session_state[_TURN] = turn + 1
+        with st.spinner("Signing"):
+            _sign_and_keep(study, plan, path, given)
+        st.rerun()  # which draws another field, and forgets this one with what was typed into it
+    if (refused := st.session_state.pop(_REFUSED, None)) is not None:
+        st.error(literal(refused))
+
+
+def _signed_of(said: Predicate) -> Signed | None:
+    """The report on this very plan, if this session has signed it."""
+    signed: Signed | None = st.session_state.get(_SIGNED)
+    of_this = signed is not None and (signed.study, signed.plan) == (said.study.id, said.plan)
+    return signed if of_this else None
+
+
+def _signed_strip(signed: Signed) -> str:
+    return (
+        f'<div class="rs-strip rs-strip-plain rs-signed" role="status">{markup.mark("pass", "Signed")}'
+        f'<span class="rs-print">{signed.fingerprint}</span></div>'
+    )
+
+
+def _sign_and_keep(study: str, plan: str, path: Path, passphrase: str) -> None:
+    try:
+        st.session_state[_SIGNED] = sign(get_store(), study, plan, path, passphrase)
+    except (InputError, StoreError) as error:
+        st.session_state.pop(_SIGNED, None)
+        st.session_state[_REFUSED] = f"Not signed: {str(error).replace(str(path), path.name)}."
+
+
+def _take_away(said: Predicate, signed: Signed | None) -> None:
+    study, plan = said.study.id, said.plan
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if signed is not None:
+            st.download_button(
+                f"Download the signed report ({megabytes(len(signed.data))} .zip)",
+                data=signed.data,
+                file_name=f"decision-{file_slug(study, plan)}.zip",
+                mime="application/zip",
+                type="primary",
+                on_click="ignore",
+            )
+        st.download_button(
+            "Download an unsigned preview",
+            data=lambda: render(said, gather(get_store(), study, plan)),
+            file_name=f"unsigned-{file_slug(study, plan)}.html",
+            mime="text/html",
+            on_click="ignore",
+            help="report.html as it would be signed: one page that needs no network. By itself it "
+            "proves nothing.",
+        )
+        if signed is not None:
+            st.page_link("verify.py", label="Check it as its reader would")
