@@ -96,7 +96,7 @@ def _decided(found: Snapshot, said: Predicate) -> None:
     st.html(decision.gate_table(said, what_if))
     st.caption(f"Figures measured here, judged by the declared thresholds. {MB_NOTE} {INTERVAL_NOTE}")
     with st.container(key="stack-decision"):
-        left, right = st.columns(2, gap="large")
+        left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Rollback", anchor=False)
         st.code(said.rollback.code, language="python")

@@ -23,7 +23,7 @@ def main() -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     path, signers = verify.trusted_signers()
     dropped = st.file_uploader(
-        "A signed report, one .zip",
+        f"A signed report, one .zip of at most {_MOST_MB} MB",
         type="zip",
         max_upload_size=_MOST_MB,
         key="report to verify",
@@ -82,7 +82,7 @@ def _report(said: Predicate) -> None:
     st.html(decision.gate_table(said))
     st.caption(f"Computed here from the samples in the report. {MB_NOTE} {INTERVAL_NOTE}")
     with st.container(key="stack-verified"):
-        left, right = st.columns(2, gap="large")
+        left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Rollback", anchor=False)
         st.code(said.rollback.code, language="python")

@@ -142,7 +142,7 @@ def _gate(gate: Gate, what: str, other: Gate | None, with_what_if: bool) -> str:
         f'<td class="rs-num">{_limit(gate)}<span class="rs-sub">declared</span></td>',
     ]
     if with_what_if:
-        cells.append(f"<td>{'–' if other is None else _what_if(other)}</td>")
+        cells.append(f"<td>{_what_if(gate, other)}</td>")
     return (
         f'<tr><th scope="row">{escape(sentence_case(GATE_NAMES[gate.id]))}'
         f'<span class="rs-sub">{what}</span></th>'
@@ -179,7 +179,9 @@ def _limit(gate: Gate) -> str:
     return f"{gate.threshold:g}" if gate.id != "gradient_parity" else figure(gate.threshold)
 
 
-def _what_if(gate: Gate) -> str:
+def _what_if(declared: Gate, gate: Gate | None) -> str:
+    if gate is None or (gate.threshold, gate.outcome) == (declared.threshold, declared.outcome):
+        return '<span class="rs-soft">as declared</span>'
     return f'<span class="rs-tag rs-tag-whatif">{_limit(gate)}</span>{outcome_mark(gate.outcome)}'
 
 
@@ -188,7 +190,7 @@ def _what_if(gate: Gate) -> str:
 _PROOFS: dict[bool | None, tuple[Mark, str]] = {
     True: ("pass", "proven"),
     False: ("fail", "not plain"),
-    None: ("not_run", "not looked at"),
+    None: ("not_run", "no proof"),
 }
 
 

@@ -59,9 +59,9 @@ def sign_panel(said: Predicate) -> None:
         known, why_off = None, f"{error}."
     with st.container(border=True):
         if path is None or why_off is not None:
-            st.markdown(f"**Signing is off:** {literal(why_off or '')}")
-            st.caption(
-                f"Start the server with `{VARIABLE}=/path/to/key.pem` in its environment; "
+            st.markdown(
+                f"**Signing is off:** {literal(why_off or '')} Start the server with "
+                f"`{VARIABLE}=/path/to/key.pem` in its environment; "
                 "`python -m recompute_core keys new --out FILE` makes a key."
             )
         else:

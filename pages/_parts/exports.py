@@ -29,6 +29,7 @@ _TAKES: dict[Target, str] = {
     "torchtitan": "The nearest settings of torchtitan.",
     "megatron": "The nearest arguments of Megatron-LM.",
 }
+_MOST_LINES = 18
 _LANGUAGES: dict[str, str] = {".py": "python", ".toml": "toml"}
 
 
@@ -58,15 +59,24 @@ def _one(found: Snapshot, plan: str, to: Target) -> None:
         st.html(markup.lines("What it cannot express, and what that costs (estimated)", said["cannot"]))
     if said["notes"]:
         st.html(markup.lines("To know when using it", said["notes"]))
-    st.code(said["text"], language=_LANGUAGES.get(Path(said["filename"]).suffix), height=340)
+    is_long = said["text"].count("\n") > _MOST_LINES
+    st.code(
+        said["text"],
+        language=_LANGUAGES.get(Path(said["filename"]).suffix),
+        height=_MOST_LINES * 22 if is_long else "content",
+    )
     st.download_button(
-        f"Download {shown(said['filename'])}",
+        f"Download {_short(said['filename'])}",
         data=said["text"],
         file_name=said["filename"],
         mime="text/plain",
         on_click="ignore",
         key=f"export {to}",
     )
+
+
+def _short(name: str) -> str:
+    return shown(name if len(name) <= 48 else f"{name[:40]}…{Path(name).suffix}")
 
 
 def exported(found: Snapshot, plan: str, to: Target) -> dict[str, Any]:
