@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .command_gate import gate
 from .errors import Cancelled, InputError, StoreError
 from .output import EXIT_CODES, json_option
 from .output import check_json_file as _check_writable
@@ -392,39 +393,8 @@ def estimate(
     _write_json(json_file, estimating.document(spec, shape, found, said, fit))
 
 
-@cli.command(epilog="Example: python -m recompute_core gate measurements.json")
-@click.argument("measurements", type=click.Path(path_type=Path), metavar="MEASUREMENTS.json")
-@set_option
-@json_option
-def gate(measurements: Path, settings: tuple[str, ...], json_file: str | None) -> None:
-    """Gate figures that you measured elsewhere; they are labelled supplied.
-
-    The file holds `plain` and `candidate`, each with peak_allocated_mb, median_update_ms and
-    largest_gradient_gap.
-    """
-    from .asking import assign
-    from .supplied import judge_supplied, read_supplied
-
-    raw: dict[str, Any] = {}
-    for assignment in settings:
-        assign(raw, assignment)
-    if set(raw) - {"thresholds"}:
-        raise InputError("--set: gate takes thresholds alone, such as thresholds.peak_ratio=0.9")
-    _check_writable(json_file)
-    verdict = judge_supplied(read_supplied(measurements, raw.get("thresholds")))
-    if json_file != "-":
-        for one in verdict["gates"]:
-            observed = "missing" if one["observed"] is None else f"{one['observed']:.4g}"
-            click.echo(
-                f"{one['name']}: {one['outcome']} (supplied {observed}, threshold {one['threshold']:g})"
-            )
-        failed = ", ".join(verdict["failures"])
-        click.echo(f"Keep the original: {failed} failed." if failed else "Adopt: every gate passes.")
-    _write_json(json_file, verdict)
-    sys.exit(EXIT_CODES[verdict["verdict"]])
-
-
 cli.add_command(export_command)
+cli.add_command(gate)
 cli.add_command(keys)
 cli.add_command(recheck)
 cli.add_command(report)

@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..command_gate import set_thresholds, thresholds_of
 from ..errors import InputError
 from ..output import EXIT_CODES, check_json_file, json_option, write_json
 
 if TYPE_CHECKING:
-    from .keys import PublicKey
-    from .release import Released
+    from collections.abc import Callable
+
+    from .evidence import Evidence
+    from .keys import PrivateKey, PublicKey
+    from .release import Released, ReleasedSupplied
 
 
 @click.command(
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     "--key ~/.config/recompute/signer.key --out decision"
 )
 @click.argument("study", metavar="STUDY")
-@click.option("--candidate", "plan", required=True, metavar="PLAN", help="A plan of the study.")
+@click.option("--candidate", "plan", metavar="PLAN", help="A plan of the study.")
 @click.option(
     "--key", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Your private key."
 )
@@ -39,29 +43,36 @@ if TYPE_CHECKING:
     help="Read the key's passphrase from this file descriptor; else RECOMPUTE_KEY_PASSPHRASE, else a "
     "prompt.",
 )
+@set_thresholds
 @json_option
 def report(
-    study: str, plan: str, key: Path, out: Path, descriptor: int | None, json_file: str | None
+    study: str,
+    plan: str | None,
+    key: Path,
+    out: Path,
+    descriptor: int | None,
+    settings: tuple[str, ...],
+    json_file: str | None,
 ) -> None:
     """Sign the decision on a plan, with all that it follows from, for somebody who does not trust you.
 
+    STUDY may be a file instead, .json or .csv, of measurements that you took elsewhere (see 'gate'): the
+    report then says everywhere that its figures were supplied.
+
     The exit code is that of the verdict: 0 adopt, 1 keep the original, 3 undecided.
     """
-    from ..studies.store import Store
     from .bundle import check_new_bundle, write_bundle
-    from .evidence import gather
     from .keys import check_key_file, load_key
     from .passphrase import passphrase
     from .refusal import Untrusted
-    from .release import release
 
-    evidence = gather(Store(), study, plan)
+    evidence, sign = _asked(study, plan, settings)
     check_json_file(json_file)
     check_new_bundle(out)
     check_key_file(key)  # before anybody types a passphrase
     private = load_key(key, passphrase(descriptor))
     try:
-        released = release(evidence, private)
+        released = sign(evidence, private)
     except Untrusted as error:
         raise InputError(f"study {study} cannot be reported: {error}") from None
     write_bundle(out, released.bundle)
@@ -70,30 +81,55 @@ def report(
         said = released.predicate
         click.echo(f"{out}: {len(released.bundle.files)} files, {document['bytes']} bytes")
         click.echo(f"signed with {document['signer']['fingerprint']}")
-        for name, why in said.not_recorded.items():
+        for name, why in document["not_recorded"].items():
             click.echo(f"not in it: {name}: {why}")
         click.echo(f"\n{_shown(said.sentence)}")
     write_json(json_file, document)
     sys.exit(EXIT_CODES[released.predicate.verdict])
 
 
-def _written(out: Path, released: "Released", key: "PublicKey") -> dict[str, Any]:
+def _asked(
+    study: str, plan: str | None, settings: tuple[str, ...]
+) -> tuple["Evidence", "Callable[[Evidence, PrivateKey], Released | ReleasedSupplied]"]:
+    """The evidence, and what makes a report of it: of a study, or of a file of measurements."""
+    from .release import release, release_supplied
+
+    if Path(study).suffix.lower() in (".json", ".csv"):
+        from ..supplied import evidence_of_file
+
+        if plan is not None:
+            raise InputError("--candidate: measurements name their plan themselves; leave it out")
+        return evidence_of_file(Path(study), thresholds_of(settings)), release_supplied
+    from ..studies.store import Store
+    from .evidence import gather
+
+    if settings:
+        raise InputError("--set: the thresholds of a study were declared before it ran")
+    if plan is None:
+        raise InputError("--candidate PLAN: say which plan of the study; or give a file of measurements")
+    return gather(Store(), study, plan), release
+
+
+def _written(out: Path, released: "Released | ReleasedSupplied", key: "PublicKey") -> dict[str, Any]:
     """`recompute-report/1`."""
     from .keys import fingerprint, kind_of
+    from .predicate import Predicate
     from .statement import digests_of
 
     said, files = released.predicate, released.bundle.files
+    study = said if isinstance(said, Predicate) else None
     return {
         "schema": "recompute-report/1",
-        "study_id": said.study.id,
+        "kind": "measured" if study else "supplied",
+        "study_id": study and study.study.id,
         "plan": said.plan,
-        "plan_hash": said.plan_hash,
+        "plan_hash": study and study.plan_hash,
         "verdict": said.verdict,
         "sentence": said.sentence,
         "out": str(out),
         "bytes": sum(map(len, files.values())),
         "files": digests_of(files),
-        "not_recorded": said.not_recorded,
+        "not_recorded": study.not_recorded if study else {},
         "signer": {"fingerprint": fingerprint(key), "kind": kind_of(key)},
     }
 

@@ -87,17 +87,29 @@ done
 
 ## 4. What the signature does not say
 
-That the gates follow from the samples: `verify` computes them again from `evidence/cells.json`, where
-every pair of times, every peak and every gap stands. That they are so on your machine: `recheck` runs
-the parity test again, on your libraries and device.
+{not_said}
 
 `report.sigstore.json` is the first envelope once more, as a Sigstore bundle v0.3.
 """
 
 
-def instructions(key: PublicKey) -> bytes:
+_MEASURED = """\
+That the gates follow from the samples: `verify` computes them again from `evidence/cells.json`, where
+every pair of times, every peak and every gap stands. That they are so on your machine: `recheck` runs
+the parity test again, on your libraries and device."""
+_SUPPLIED = """\
+That the figures are true: they were supplied, and nobody who signed this has measured them. That the
+gates follow from them: `verify` computes them again from the measurements in `evidence/`."""
+
+
+def instructions(key: PublicKey, is_measured: bool = True) -> bytes:
     """The file, for a report that is signed with the private half of this key."""
     kind = kind_of(key)
     answer = {"p256": "Verified OK", "ed25519": "Signature Verified Successfully"}[kind]
-    text = _TEXT.format(fingerprint=fingerprint(key), check=_CHECKS[kind], answer=answer)
+    text = _TEXT.format(
+        fingerprint=fingerprint(key),
+        check=_CHECKS[kind],
+        answer=answer,
+        not_said=_MEASURED if is_measured else _SUPPLIED,
+    )
     return text.encode()

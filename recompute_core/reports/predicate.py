@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,19 +29,19 @@ from ..results import (
 from ..spec import CheckpointSettings, Region, Thresholds
 from ..studies.assemble import assemble
 from .claims import ROLLBACK_CODE, ROLLBACK_WORDS, not_claimed
-from .evidence import Evidence, Found, read_evidence
+from .evidence import STUDY, Evidence, Found, read_evidence
 from .refusal import Untrusted, quoted
 
 
-class _Said(BaseModel):
-    """A part of the predicate; it never changes."""
+class Said(BaseModel):
+    """A part of a predicate; it never changes."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
 
 
-class StudyFacts(_Said):
+class StudyFacts(Said):
     """Which study it is."""
 
     id: str
@@ -53,7 +53,7 @@ class StudyFacts(_Said):
     """SHA-256 of the whole specification as it was declared, thresholds included."""
 
 
-class Declared(_Said):
+class Declared(Said):
     """The thresholds, and that they were there first."""
 
     thresholds: Thresholds
@@ -63,7 +63,7 @@ class Declared(_Said):
     """When the first phase of plain or of the plan began."""
 
 
-class Figure(_Said):
+class Figure(Said):
     """One figure of plain and of the plan, alike."""
 
     name: str
@@ -77,7 +77,7 @@ class Figure(_Said):
     """Why there is none."""
 
 
-class ParityFacts(_Said):
+class ParityFacts(Said):
     """The recomputed update against plain's."""
 
     bitwise: bool
@@ -89,7 +89,7 @@ class ParityFacts(_Said):
     """Largest relative gap of plain against plain."""
 
 
-class CanaryFacts(_Said):
+class CanaryFacts(Said):
     """The replay that was broken on purpose."""
 
     caught: bool
@@ -98,7 +98,7 @@ class CanaryFacts(_Said):
     largest_relative_gap: float | None
 
 
-class References(_Said):
+class References(Said):
     """What the update was run on and what it gave, by digest; None where a study recorded none."""
 
     update: str
@@ -112,7 +112,7 @@ class References(_Said):
     """How random numbers were drawn and replayed."""
 
 
-class ShapeDecision(_Said):
+class ShapeDecision(Said):
     """What was found at one shape."""
 
     shape_key: str
@@ -131,7 +131,7 @@ class ShapeDecision(_Said):
     references: References | None
 
 
-class RollbackProof(_Said):
+class RollbackProof(Said):
     """Whether plain was plain again once the plan was off."""
 
     shape_key: str
@@ -144,7 +144,7 @@ class RollbackProof(_Said):
     sentence: str
 
 
-class Rollback(_Said):
+class Rollback(Said):
     """How the plan is taken off."""
 
     words: str
@@ -152,8 +152,12 @@ class Rollback(_Said):
     proof: tuple[RollbackProof, ...]
 
 
-class Predicate(_Said):
+class Predicate(Said):
     """A decision on one plan, `https://recompute-studio.dev/decision/v1`."""
+
+    TYPE: ClassVar = "https://recompute-studio.dev/decision/v1"
+    ASKED: ClassVar = f"evidence/{STUDY}"
+    """The file that says what was asked."""
 
     schema_name: Literal["recompute-decision/1"] = Field("recompute-decision/1", alias="schema")
     made_by: str

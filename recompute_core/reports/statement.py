@@ -16,11 +16,15 @@ from ..spec import explain
 from .predicate import Predicate, ShapeDecision
 from .refusal import Untrusted, quoted
 from .strict_json import canonical, parse
+from .supplied import SuppliedDecision
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-DECISION_TYPE = "https://recompute-studio.dev/decision/v1"
+DECISION_TYPE, SUPPLIED_TYPE = Predicate.TYPE, SuppliedDecision.TYPE
 TEST_RESULT_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
 MOST_BYTES = 8_000_000
+
+Decision = Predicate | SuppliedDecision
+"""Measured here, or on figures that were supplied."""
 
 _RESULTS: dict[Verdict, str] = {"adopt": "PASSED", "undecided": "WARNED", "keep_original": "FAILED"}
 _SAFE_NAME = re.compile(r"(evidence/)?[A-Za-z0-9_][A-Za-z0-9 _=.,+()-]{0,149}")
@@ -36,26 +40,36 @@ def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
 
 
-def decision(predicate: Predicate, digests: Mapping[str, str]) -> bytes:
+def decision(predicate: Decision, digests: Mapping[str, str]) -> bytes:
     """Our statement, as it is signed."""
-    return _statement(DECISION_TYPE, predicate.document(), digests)
+    return _statement(predicate.TYPE, predicate.document(), digests)
 
 
-def gates_as_tests(predicate: Predicate, digests: Mapping[str, str]) -> bytes:
+def gates_as_tests(predicate: Decision, digests: Mapping[str, str]) -> bytes:
     """The statement for readers of test results: a gate at a shape is a test.
 
-    What is undecided is a warning. A gate that was not run is in no list, but what stopped it is.
+    What is undecided is a warning. A gate that was not run is in no list, but what stopped it is. On
+    supplied figures nothing stops a gate: one without a figure is a warning too, and each name says
+    `(supplied)`.
     """
     lists: dict[str, list[str]] = {"passedTests": [], "warnedTests": [], "failedTests": []}
     outcomes = {"pass": "passedTests", "undecided": "warnedTests", "fail": "failedTests"}
+    label = ""
+    if isinstance(predicate, SuppliedDecision):
+        label, outcomes = " (supplied)", outcomes | {"not_run": "warnedTests"}
     for shape in predicate.shapes:
         for gate in shape.gates:
             if gate.outcome in outcomes:
-                lists[outcomes[gate.outcome]].append(name_of_test(gate.id, shape.shape_key))
-        if shape.stopped_by is not None and shape.stopped_by != "parity":
+                name = name_of_test(gate.id, shape.shape_key) + label
+                lists[outcomes[gate.outcome]].append(name)
+        if (
+            isinstance(shape, ShapeDecision)
+            and shape.stopped_by is not None
+            and shape.stopped_by != "parity"
+        ):
             refused = shape.verdict == "keep_original"
             lists["failedTests" if refused else "warnedTests"].append(_stop(shape))
-    asked = "evidence/study.json"
+    asked = predicate.ASKED
     body = {
         "result": _RESULTS[predicate.verdict],
         "configuration": [{"name": asked, "digest": {"sha256": digests[asked]}}],
@@ -110,7 +124,13 @@ class _Statement(_Form):
 
 
 def read_decision(payload: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """The predicate as it was signed, and the files' digests by name.
+    """The predicate as it was signed, and the files' digests by name."""
+    _, predicate, digests = read_statement(payload)
+    return predicate, digests
+
+
+def read_statement(payload: bytes) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """The predicate's type, DECISION_TYPE or SUPPLIED_TYPE, the predicate, and the files' digests.
 
     Raises Untrusted: statement-form, predicate-type, unsafe-name, duplicate-name, not-canonical, and as
     `parse`.
@@ -118,7 +138,7 @@ def read_decision(payload: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     what = "the statement"
     raw = parse(payload, most_bytes=MOST_BYTES, what=what)
     found_type = raw.get("predicateType") if isinstance(raw, dict) else None
-    if isinstance(found_type, str) and found_type != DECISION_TYPE:
+    if isinstance(found_type, str) and found_type not in (DECISION_TYPE, SUPPLIED_TYPE):
         raise Untrusted(
             "predicate-type", f"{what}: is about {quoted(found_type)}, and not a decision of ours"
         )
@@ -139,4 +159,4 @@ def read_decision(payload: bytes) -> tuple[dict[str, Any], dict[str, str]]:
         digests[subject.name] = subject.digest.sha256
     if canonical(raw) != payload:
         raise Untrusted("not-canonical", f"{what}: is not written in the one way that we write it")
-    return statement.predicate, digests
+    return statement.predicateType, statement.predicate, digests

@@ -1,5 +1,7 @@
 """Is a report to be believed? Checks in a fixed order, each with its outcome in a sentence.
 
+Reports on supplied figures go the same way, and are never taken for others.
+
 First trust: that a signer of the verifier's own file has signed these very bytes. Nothing is parsed
 before its signature or its digest verified, and the first failure ends everything. Then support: every
 figure, gate and verdict is computed again from the samples, and all of these checks are always run.
@@ -14,7 +16,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from ..results import Gate
-from ..spec import explain
+from ..spec import Thresholds, explain
 from .bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle, read_bundle, read_zip
 from .envelope import Opened, envelope_of_bundle, open_envelope, sigstore_bundle
 from .evidence import CELLS, MADE_BY, REVISIONS, STUDY, Found, read_evidence, says_no_more
@@ -23,8 +25,23 @@ from .keys import public_pem
 from .predicate import Predicate, check_declared_first, check_spec_hash, decide
 from .refusal import Untrusted, quoted
 from .signers import Signer, Signers
-from .statement import digests_of, gates_as_tests, name_of_test, read_decision
+from .statement import (
+    SUPPLIED_TYPE,
+    Decision,
+    digests_of,
+    gates_as_tests,
+    name_of_test,
+    read_statement,
+)
 from .strict_json import canonical
+from .supplied import (
+    SUPPLIED,
+    SuppliedDecision,
+    SuppliedFound,
+    decide_supplied,
+    is_supplied,
+    read_supplied_evidence,
+)
 
 CheckOutcome = Literal["pass", "fail", "not_reached"]
 
@@ -32,11 +49,14 @@ TRUST = ("bundle", "envelope", "signer", "statement", "evidence", "tests", "copi
 """The checks of trust, in their order; the first that fails ends the verification."""
 SUPPORT = ("records", "spec_hash", "thresholds", "gates", "verdict", "facts")
 """The checks of support; `gates` stands for one check a gate and shape."""
+SUPPORT_OF_SUPPLIED = tuple(check for check in SUPPORT if check != "spec_hash")
+"""Those of supplied figures, which no study has specified."""
 
 _ABOUT_THE_SIGNER = ("unknown-signer", "bad-signature", "expired-signer", "revoked-signer")
 _UNSIGNED = (REPORT, TESTS, SIGSTORE, PUBLIC_KEY)
 """Files that carry signatures, or the key; each is compared as a whole."""
 _NEEDED = (EVIDENCE + STUDY, EVIDENCE + CELLS, EVIDENCE + REVISIONS, HTML, VERIFY)
+_NEEDED_OF_SUPPLIED = (EVIDENCE + SUPPLIED, HTML, VERIFY)
 
 
 @dataclass(frozen=True)
@@ -60,12 +80,19 @@ class Verification:
     signer: Signer | None = None
     """Who signed it, once that is known."""
     predicate: Predicate | None = None
-    """What the evidence supports, computed here; None unless everything verified."""
+    """What the evidence of a study supports, computed here; None unless everything verified."""
     warnings: tuple[str, ...] = ()
+    supplied: SuppliedDecision | None = None
+    """The same of a report on supplied figures, which then has no `predicate`."""
+
+    @property
+    def decision(self) -> Decision | None:
+        """What the evidence supports, whichever of the two it is."""
+        return self.predicate or self.supplied
 
     @property
     def verified(self) -> bool:
-        return self.predicate is not None and all(check.outcome == "pass" for check in self.checks)
+        return self.decision is not None and all(check.outcome == "pass" for check in self.checks)
 
     @property
     def failures(self) -> tuple[Check, ...]:
@@ -75,14 +102,14 @@ class Verification:
     @property
     def sentence(self) -> str:
         """The outcome in one sentence."""
-        if self.verified and self.signer is not None and self.predicate is not None:
-            return f"Verified, signed by {self.signer.name}. {self.predicate.sentence}"
+        if self.verified and self.signer is not None and self.decision is not None:
+            return f"Verified, signed by {self.signer.name}. {self.decision.sentence}"
         first = self.failures[0]
         return f"Refused: {first.sentence}"
 
     def document(self) -> dict[str, Any]:
         """The published JSON, `recompute-verification/1`."""
-        said = self.predicate
+        study, said = self.predicate, self.decision
         return {
             "schema": "recompute-verification/1",
             "verified": self.verified,
@@ -95,9 +122,10 @@ class Verification:
                 "fingerprint": self.signer.fingerprint,
                 "kind": self.signer.kind,
             },
-            "study_id": said and said.study.id,
+            "kind": said and ("supplied" if self.supplied is not None else "measured"),
+            "study_id": study and study.study.id,
             "plan": said and said.plan,
-            "plan_hash": said and said.plan_hash,
+            "plan_hash": study and study.plan_hash,
             "verdict": said and said.verdict,
             "warnings": list(self.warnings),
             "checks": [
@@ -162,21 +190,24 @@ class _Verifying:
         self.signers, self.now = signers, now
         self.checks: list[Check] = []
         self.opened: Opened | None = None
-        self.derived: Predicate | None = None
+        self.derived: Decision | None = None
+        self.support_checks: tuple[str, ...] = SUPPORT
         self.warnings: list[str] = []
 
     def result(self) -> Verification:
         done = {check.id.partition(":")[0].replace("gate", "gates") for check in self.checks}
         done |= {check.id for check in self.checks}
-        left = tuple(one for one in TRUST + SUPPORT if one not in done)
+        left = tuple(one for one in TRUST + self.support_checks if one not in done)
         checks = (*self.checks, *_not_reached(left))
         is_good = not left and all(check.outcome == "pass" for check in checks)
+        derived = self.derived if is_good else None
         return Verification(
             checks,
             self.now,
             None if self.opened is None else self.opened.signer,
-            self.derived if is_good else None,
+            derived if isinstance(derived, Predicate) else None,
             tuple(self.warnings),
+            derived if isinstance(derived, SuppliedDecision) else None,
         )
 
     def _pass(self, check: str, sentence: str) -> None:
@@ -196,7 +227,10 @@ class _Verifying:
         self.raw, self.said, self.digests = self._or_stop(
             "statement", lambda: _read_statement(opened.payload)
         )
-        self._pass("statement", f"A decision on one plan, over {len(self.digests)} files.")
+        figures = ""
+        if isinstance(self.said, SuppliedDecision):
+            self.support_checks, figures = SUPPORT_OF_SUPPLIED, ", on supplied figures"
+        self._pass("statement", f"A decision on one plan{figures}, over {len(self.digests)} files.")
         self._or_stop("evidence", self._compare_digests)
         self._pass("evidence", "Every file that was signed is here and unchanged, and no other.")
         self._or_stop("tests", self._compare_tests)
@@ -228,7 +262,14 @@ class _Verifying:
 
     def _compare_digests(self) -> None:
         signed, here = self.digests, digests_of(self.files)
-        for name in _NEEDED:
+        is_claimed = isinstance(self.said, SuppliedDecision)
+        if is_claimed != (EVIDENCE + SUPPLIED in signed):
+            said, found = ("supplied", "measured") if is_claimed else ("measured", "supplied")
+            raise Untrusted(
+                "kind-differs",
+                f"the report says that its figures were {said}; its evidence says they were {found}",
+            )
+        for name in _NEEDED_OF_SUPPLIED if is_claimed else _NEEDED:
             if name not in signed:
                 raise Untrusted("evidence-unsigned", f"{name} is not among what was signed")
         for name in signed:
@@ -278,20 +319,42 @@ class _Verifying:
     # --- support -----------------------------------------------------------------------------
 
     def support(self) -> None:
+        said = self.said
+        if isinstance(said, SuppliedDecision):
+            self._support_supplied(said)
+        else:
+            self._support_study(said)
+
+    def _support_study(self, said: Predicate) -> None:
         try:
             found = read_evidence(self.evidence)
         except Untrusted as error:
             self._fail("records", error)
             return
         self._pass("records", f"{len(found.cells)} records of {quoted(found.plan)} and of plain.")
-        self._look("spec_hash", lambda: _spec_hash(self.said, found))
-        self._look("thresholds", lambda: _thresholds(self.said, found))
+        self._look("spec_hash", lambda: _spec_hash(said, found))
+        self._look("thresholds", lambda: _thresholds(said, found))
         try:
-            self.derived = decide(found)
+            derived = decide(found)
         except Untrusted as error:
             self._fail("gates", error)
             return
-        derived = self.derived
+        self._compare(derived)
+
+    def _support_supplied(self, said: SuppliedDecision) -> None:
+        assert is_supplied(self.evidence)
+        try:
+            found = read_supplied_evidence(self.evidence)
+        except Untrusted as error:
+            self._fail("records", error)
+            return
+        self._pass("records", f"Figures of {quoted(found.given.plan)} and of plain, as supplied.")
+        self._look("thresholds", lambda: _received(said, found))
+        self._compare(decide_supplied(found))
+
+    def _compare(self, derived: Decision) -> None:
+        """What was said with what follows."""
+        self.derived = derived
         for check in _gates(self.said, derived):
             self.checks.append(check)
         self._look("verdict", lambda: _verdict(self.said, derived))
@@ -320,10 +383,14 @@ def _open(envelope: bytes, name: str, signers: Signers, now: datetime) -> Opened
     return replace(opened, warnings=())
 
 
-def _read_statement(payload: bytes) -> tuple[dict[str, Any], Predicate, dict[str, str]]:
-    raw, digests = read_decision(payload)
+def _read_statement(payload: bytes) -> tuple[dict[str, Any], Decision, dict[str, str]]:
+    kind, raw, digests = read_statement(payload)
+    said: Decision
     try:
-        said = Predicate.model_validate(raw)
+        if kind == SUPPLIED_TYPE:
+            said = SuppliedDecision.model_validate(raw)
+        else:
+            said = Predicate.model_validate(raw)
     except ValidationError as error:
         raise Untrusted("predicate-form", f"the statement: {quoted(explain(error))}") from None
     if not says_no_more(raw, said.document()):
@@ -343,13 +410,7 @@ def _spec_hash(said: Predicate, found: Found) -> str:
 
 def _thresholds(said: Predicate, found: Found) -> str:
     sentence = check_declared_first(found)
-    for name, declared in found.asked.thresholds.model_dump().items():
-        claimed = getattr(said.declared.thresholds, name)
-        if claimed != declared:
-            raise Untrusted(
-                "thresholds-differ",
-                f"the report judges by {name} {claimed:g}; the study declared {declared:g}",
-            )
+    _same_limits(said.declared.thresholds, found.asked.thresholds, "the study declared")
     if said.declared.declared_at != found.row.declared_at:
         raise Untrusted(
             "thresholds-differ",
@@ -359,7 +420,30 @@ def _thresholds(said: Predicate, found: Found) -> str:
     return sentence
 
 
-def _gates(said: Predicate, derived: Predicate) -> Iterator[Check]:
+def _received(said: SuppliedDecision, found: SuppliedFound) -> str:
+    _same_limits(said.received.thresholds, found.thresholds, "its evidence holds")
+    if said.received.received_at != found.received_at:
+        raise Untrusted(
+            "thresholds-differ",
+            f"the report says that it received the thresholds at {quoted(said.received.received_at)}; "
+            f"its evidence says {found.received_at}",
+        )
+    return (
+        f"The thresholds are those received at {found.received_at}; nobody here saw them declared "
+        "before a run."
+    )
+
+
+def _same_limits(said: Thresholds, found: Thresholds, whose: str) -> None:
+    for name, limit in found.model_dump().items():
+        claimed = getattr(said, name)
+        if claimed != limit:
+            raise Untrusted(
+                "thresholds-differ", f"the report judges by {name} {claimed:g}; {whose} {limit:g}"
+            )
+
+
+def _gates(said: Decision, derived: Decision) -> Iterator[Check]:
     claimed = {(shape.shape_key, gate.id): gate for shape in said.shapes for gate in shape.gates}
     for shape in derived.shapes:
         for gate in shape.gates:
@@ -383,14 +467,15 @@ def _figures(gate: Gate) -> Gate:
 
 
 def _words(gate: Gate) -> str:
+    kind = "" if gate.kind == "measured" else f", {gate.kind}"
     if gate.observed is None:
-        return f"{gate.outcome} (no figure, threshold {gate.threshold:g})"
+        return f"{gate.outcome} (no figure, threshold {gate.threshold:g}{kind})"
     low, high = gate.ci95 or (gate.observed, gate.observed)
     interval = "" if low == high == gate.observed else f", {low:.6g} to {high:.6g}"
-    return f"{gate.outcome} ({gate.observed:.6g}{interval}, threshold {gate.threshold:g})"
+    return f"{gate.outcome} ({gate.observed:.6g}{interval}, threshold {gate.threshold:g}{kind})"
 
 
-def _verdict(said: Predicate, derived: Predicate) -> str:
+def _verdict(said: Decision, derived: Decision) -> str:
     if said.verdict != derived.verdict:
         raise Untrusted(
             "verdict-differs",

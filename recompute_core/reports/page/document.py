@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from . import parity, picture, provenance, regions, samples, timeline, verdict
+from . import parity, picture, provenance, regions, samples, supplied, timeline, verdict
 from .curves import curves
 from .markup import Html, el, join, paragraph
 from .view import ReportView
@@ -28,10 +28,23 @@ _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("samples", "Raw samples", samples.samples),
 )
 
+_OF_SUPPLIED: tuple[tuple[str, str, Section], ...] = (
+    ("gates", "Gates", verdict.gates),
+    ("picture", "The picture", picture.picture),
+    ("parity", "Parity", supplied.parity),
+    ("provenance", "Where the figures come from", supplied.provenance),
+    ("digests", "Digests", provenance.digests),
+    ("thresholds", "Thresholds", supplied.thresholds),
+    ("not-claimed", "What this report does not claim", provenance.not_claimed),
+    ("samples", "Raw samples", supplied.samples),
+)
+"""Of figures that were supplied: what nobody here has seen has no place."""
+
 
 def document(view: ReportView) -> bytes:
     """The page as UTF-8. The same view gives the same bytes."""
-    drawn = [(slug, name, section(view)) for slug, name, section in _SECTIONS]
+    sections = _SECTIONS if view.supplied is None else _OF_SUPPLIED
+    drawn = [(slug, name, section(view)) for slug, name, section in sections]
     kept = [(slug, name, inside) for slug, name, inside in drawn if inside]
     links = el("ul", [el("li", el("a", name, href=f"#{slug}")) for slug, name, _ in kept])
     body = join(

@@ -40,7 +40,8 @@ _GATES = (
 
 def title(view: ReportView) -> str:
     """What the window and the print are called."""
-    return f"{sentence_case(VERDICTS[view.verdict])}: {plan_label(view.plan)}"
+    figures = ", on supplied figures" if view.kind == "supplied" else ""
+    return f"{sentence_case(VERDICTS[view.verdict])}{figures}: {plan_label(view.plan)}"
 
 
 def head(view: ReportView) -> Html:
@@ -129,9 +130,16 @@ def _row(view: ReportView, gate: Gate) -> tuple[Html | str, ...]:
         interval(gate.ci95, is_ratio),
         mark(gate.outcome, OUTCOMES[gate.outcome]),
         KINDS[gate.kind] if gate.observed is not None else "–",
-        "declared" if gate.threshold in _declared(view, gate) else "what-if",
+        _was(view, gate),
         gate.sentence,
     )
+
+
+def _was(view: ReportView, gate: Gate) -> str:
+    """Since when the gate's threshold stands."""
+    if view.supplied is not None:
+        return "not declared before"
+    return "declared" if gate.threshold in _declared(view, gate) else "what-if"
 
 
 def _declared(view: ReportView, gate: Gate) -> tuple[float, ...]:

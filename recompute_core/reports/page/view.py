@@ -18,6 +18,7 @@ from ...results import (
     Verdict,
 )
 from ...spec import Region, Thresholds
+from ..measurements import Measurements
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,10 @@ class ReportView:
     not_recorded: Mapping[str, str] = field(default_factory=dict)
     """What could be among the files and is not: why."""
     files: tuple[SignedFile, ...] = ()
+    supplied: Measurements | None = None
+    """The file that the figures were supplied in; None where they were measured here."""
+    received: str = ""
+    """When its thresholds came, in a sentence."""
 
     @property
     def what_if(self) -> bool:

@@ -1,0 +1,47 @@
+"""The page of a decision on supplied figures: the one of a study, without what nobody here has seen."""
+
+import hashlib
+
+from .evidence import Evidence
+from .page.document import document
+from .page.view import ReportView, ShapeView, SignedFile
+from .supplied import SuppliedDecision, read_supplied_evidence
+
+
+def render_supplied(said: SuppliedDecision, evidence: Evidence) -> bytes:
+    """The page, UTF-8; equal decisions give equal bytes.
+
+    Raises Untrusted as `read_supplied_evidence`.
+    """
+    given = read_supplied_evidence(evidence).given
+    shapes = tuple(
+        ShapeView(
+            shape_key=one.shape_key,
+            shape=one.shape,
+            verdict=one.verdict,
+            gates=one.gates,
+            timing=None if given.update_s is None else given.update_s.timing,
+        )
+        for one in said.shapes
+    )
+    return document(
+        ReportView(
+            plan=said.plan,
+            verdict=said.verdict,
+            sentence=said.sentence,
+            shapes=shapes,
+            thresholds=said.received.thresholds,
+            declared=said.received.thresholds,
+            declared_at="",
+            first_measured_at=None,
+            workload={"name": said.workload},
+            kind="supplied",
+            not_claimed=said.not_claimed,
+            files=tuple(
+                SignedFile(f"evidence/{name}", len(data), hashlib.sha256(data).hexdigest())
+                for name, data in sorted(evidence.items())
+            ),
+            supplied=given,
+            received=said.received.sentence,
+        )
+    )
