@@ -52,7 +52,7 @@ class Asked:
     home: Path
     """RECOMPUTE_HOME, where data sets are kept."""
     folder: Path
-    """An empty one, for the reference and the log."""
+    """An empty one, for the reference."""
 
     @property
     def reference(self) -> Path:
@@ -101,7 +101,8 @@ def _work(asked: Asked, phases: tuple[Phase, ...], found: Ran, tell: Tell) -> No
         canary=asked.canary,
     )
     hearing = _Hearing(asked, found, tell, list(phases))
-    worker = LocalEngine(asked.folder / "worker.log").start(assignment)
+    # What it prints goes nowhere: a log would outlive a worker whose start was broken off by Ctrl-C.
+    worker = LocalEngine(Path(os.devnull)).start(assignment)
     try:
         why = _follow(worker, hearing.hear, asked.spec.silence_s)
     except BaseException:
@@ -142,8 +143,13 @@ class _Hearing:
     left: list[Phase] = field(default_factory=list)
 
     def hear(self, line: bytes) -> None:
-        said = json.loads(line)
-        kind, phase = said["kind"], said["phase"]
+        try:
+            said = json.loads(line)
+            self._take(said["kind"], said["phase"], said)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Garbled(f"the worker said something unreadable: {line[:80]!r}") from error
+
+    def _take(self, kind: str, phase: Phase, said: dict[str, Any]) -> None:
         if kind == "start":
             self.tell(f"{_WORDS[phase]} at {self.asked.shape_key}")
         elif kind == "environment":
