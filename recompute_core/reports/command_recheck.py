@@ -92,6 +92,7 @@ def _list(path: Path, json_file: str | None) -> None:
     from ..studies.store import home_folder
     from .bundle import REPORT, read_bundle
     from .recheck_history import history, statement_digest
+    from .recheck_record import WORDS
     from .refusal import Untrusted
 
     try:
@@ -101,7 +102,7 @@ def _list(path: Path, json_file: str | None) -> None:
     found = history(home_folder(), statement)
     if json_file != "-":
         for one in found:
-            click.echo(_shown(f"{one.checked_at}  {one.outcome.replace('_', ' ')}: {one.sentence}"))
+            click.echo(_shown(f"{one.checked_at}  {WORDS[one.outcome]}: {one.sentence}"))
         if not found:
             click.echo("No rechecks yet.")
     document = {

@@ -4,6 +4,7 @@ from ..gates import gap_words, stuck_sentence
 from ..results import Parity, Reference
 from ..spec import Thresholds
 from .recheck_record import (
+    WORDS,
     Change,
     Code,
     Drift,
@@ -132,21 +133,13 @@ def parity_here(parity: Parity, thresholds: Thresholds) -> ParityHere:
     )
 
 
-_OUTCOMES: dict[RecheckOutcome, str] = {
-    "same": "Same",
-    "holds_drifted": "Holds, drifted",
-    "lost": "Lost",
-    "cannot_tell": "Cannot tell",
-}
-
-
 def shape_sentence(key: str, outcome: RecheckOutcome, why: str, held: bool | None, ran: Ran) -> str:
     before = ""
     if held is False:
         before = " Nor did it hold in the report." if outcome == "lost" else " In the report it did not."
     elif held is None and ran.parity is not None:
         before = " In the report it was not looked at."
-    return f"{_OUTCOMES[outcome]} at {key}: {why}.{before}"
+    return f"{WORDS[outcome].capitalize()} at {key}: {why}.{before}"
 
 
 def sentence_of(shapes: tuple[ShapeRecheck, ...]) -> str:

@@ -26,6 +26,13 @@ RecheckOutcome = Literal["same", "holds_drifted", "lost", "cannot_tell"]
 EXIT_CODES: dict[RecheckOutcome, int] = {"same": 0, "holds_drifted": 0, "cannot_tell": 3, "lost": 1}
 """The later outweighs the earlier."""
 
+WORDS: dict[RecheckOutcome, str] = {
+    "same": "same",
+    "holds_drifted": "holds, drifted",
+    "lost": "lost",
+    "cannot_tell": "cannot tell",
+}
+
 Effect = Literal["none", "drift", "another"]
 Plain = str | int | float | bool | None
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from recompute_core.reports.recheck_record import Change, Recheck
 from recompute_core.reports.release import release
 from recompute_core.reports.strict_json import canonical
 from recompute_core.studies import engine
+from tests.core import saboteurs
 from tests.reports.decisions import page
 from tests.reports.rechecks import GPT, SOMEBODYS, machine, reported, somebodys
 from tests.reports.signing import ANN, SIGNERS
@@ -440,6 +442,57 @@ def test_a_canary_that_is_missed(home: Path, tmp_path: Path) -> None:
     assert (one.canary.caught, one.parity) == (False, None)
 
 
+def test_a_plan_that_the_report_refuses_as_unsafe(home: Path, photos: Path, tmp_path: Path) -> None:
+    """Batch norm's statistics would move twice; there is no parity to run again, and none is run."""
+    workload = {"name": "receipts", "images": str(photos), "norm": "batch"} | SIZES
+    bundle = reported(home, workload=workload)
+    told: list[str] = []
+    found = again(bundle, home, tmp_path, tell=told.append)
+    (one,) = found.shapes
+    assert (one.outcome, one.code, found.exit_code) == ("cannot_tell", "nothing-recorded", 3)
+    assert one.held_in_report is None
+    assert "the report refuses the plan there as unsafe to replay" in one.sentence
+    assert told == ["waiting for the machine: something is measured"]
+
+
+# --- a machine that cannot ------------------------------------------------------------------------
+
+
+def test_a_machine_that_is_too_small(
+    home: Path, gpt: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=1000))
+    found = again(gpt, home, tmp_path)
+    assert {(one.outcome, one.code) for one in found.shapes} == {("cannot_tell", "not-rebuilt")}
+    assert "plain needs about" in found.sentence
+    assert found.sentence.endswith("So at 2 of 2 shapes.")
+
+
+@pytest.mark.parametrize(
+    ("saboteur", "code", "says"),
+    [
+        (saboteurs.dies_at_once, "not-rebuilt", "the worker ended with exit code 7 and no result"),
+        (saboteurs.babbles, "not-rebuilt", "the worker said something unreadable"),
+        (saboteurs.leaves_in_canary, "not-completed", "canary: the worker ended with exit code 3"),
+    ],
+)
+def test_a_worker_that_makes_no_sense(
+    home: Path,
+    own: Bundle,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    saboteur: Any,
+    code: str,
+    says: str,
+) -> None:
+    monkeypatch.setattr(engine, "_child", saboteur)
+    found = again(own, home, tmp_path)
+    (one,) = found.shapes
+    assert (one.outcome, one.code, found.exit_code) == ("cannot_tell", code, 3)
+    assert says in one.sentence
+    assert leftovers(home) == []
+
+
 # --- who is believed ------------------------------------------------------------------------------
 
 
@@ -487,7 +540,7 @@ def test_each_recheck_is_kept(
     path = str(written(own))
     said = CliRunner().invoke(cli, ["recheck", path, "--history"], standalone_mode=False)
     lines = said.output.splitlines()
-    assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["same", "holds drifted"]
+    assert [line.partition("  ")[2].partition(":")[0] for line in lines] == ["same", "holds, drifted"]
     said = CliRunner().invoke(cli, ["recheck", path, "--history", "--json", "-"], standalone_mode=False)
     document = json.loads(said.output)
     assert document["schema"] == "recompute-recheck-history/1"
