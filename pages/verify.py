@@ -11,6 +11,7 @@ from pages._parts.decision_rechecks import of_report, rechecks
 from pages._parts.words import INTERVAL_NOTE, MB_NOTE, literal
 from recompute_core.reports.predicate import Predicate
 from recompute_core.reports.signers import Signers
+from recompute_core.reports.supplied import SuppliedDecision
 from recompute_core.reports.verify import Verification, verify_zip
 
 _MOST_MB = 20
@@ -47,6 +48,8 @@ def main() -> None:
     if found.verified and found.predicate is not None:
         _report(found.predicate)
         rechecks(of_report(get_store().home, data))
+    elif found.verified and found.supplied is not None:
+        _supplied(found.supplied)
 
 
 def _waiting(signers: Signers, now: datetime, path: Path) -> None:
@@ -90,6 +93,16 @@ def _report(said: Predicate) -> None:
     with right:
         st.subheader("What this report does not claim", anchor=False)
         st.html(decision.not_claimed(said))
+
+
+def _supplied(said: SuppliedDecision) -> None:
+    st.subheader("What it says", anchor=False)
+    st.html(decision.verdict(said))
+    st.html(decision.supplied_facts(said))
+    st.html(decision.gate_table(said))
+    st.caption(f"Computed here from the figures that were supplied. {MB_NOTE}")
+    st.subheader("What this report does not claim", anchor=False)
+    st.html(decision.not_claimed(said))
 
 
 main()

@@ -9,6 +9,7 @@ from html import escape
 
 from recompute_core.gates import GATE_NAMES, chosen, megabytes, plan_verdicts
 from recompute_core.reports.predicate import Predicate, RollbackProof, ShapeDecision
+from recompute_core.reports.supplied import SuppliedDecision, SuppliedShape
 from recompute_core.results import Gate, Judged, StudyResult
 from recompute_core.spec import Thresholds
 
@@ -66,7 +67,7 @@ def _last_peak(judged: Sequence[Judged], plan: str) -> int | None:
 # --- the decision ------------------------------------------------------------------------------------
 
 
-def verdict(said: Predicate) -> str:
+def verdict(said: Predicate | SuppliedDecision) -> str:
     """The verdict sentence, as everywhere."""
     return verdict_line(said.verdict, shown(said.sentence))
 
@@ -85,7 +86,20 @@ def decision_facts(said: Predicate) -> str:
     return facts([(name, shown(text)) for name, text in items])
 
 
-def not_claimed(said: Predicate) -> str:
+def supplied_facts(said: SuppliedDecision) -> str:
+    """Whose figures they are; where they were measured is as whoever supplied them wrote it down."""
+    items = [
+        ("Figures", "supplied, not measured here"),
+        ("Supplied by", said.supplied_by or "not named"),
+        ("Workload", said.workload),
+        ("Plan", said.plan),
+        ("Received", when(said.received.received_at)),
+        *((f"{name.replace('_', ' ')}, as written", words) for name, words in said.provenance.items()),
+    ]
+    return facts([(shown(name), shown(text)) for name, text in items])
+
+
+def not_claimed(said: Predicate | SuppliedDecision) -> str:
     """What nobody should read into it, as a list."""
     items = "".join(f"<li>{escape(shown(one))}</li>" for one in said.not_claimed)
     return f'<div class="rs-lines"><ul>{items}</ul></div>'
@@ -106,7 +120,7 @@ def what_if_gates(result: StudyResult, plan: str, asked: Thresholds | None) -> d
     }
 
 
-def gate_table(said: Predicate, what_if: dict[GateKey, Gate] | None = None) -> str:
+def gate_table(said: Predicate | SuppliedDecision, what_if: dict[GateKey, Gate] | None = None) -> str:
     """Each gate at each shape against its declared threshold, and beside it the what-if."""
     what_if = what_if or {}
     heads: list[tuple[str, str]] = [
@@ -125,7 +139,7 @@ def gate_table(said: Predicate, what_if: dict[GateKey, Gate] | None = None) -> s
     )
 
 
-def _shape(one: ShapeDecision, what_if: dict[GateKey, Gate], columns: int) -> str:
+def _shape(one: ShapeDecision | SuppliedShape, what_if: dict[GateKey, Gate], columns: int) -> str:
     rows = "".join(
         _gate(gate, _what(one, gate), what_if.get((one.shape_key, gate.id)), bool(what_if))
         for gate in one.gates
@@ -139,7 +153,7 @@ def _shape(one: ShapeDecision, what_if: dict[GateKey, Gate], columns: int) -> st
 def _gate(gate: Gate, what: str, other: Gate | None, with_what_if: bool) -> str:
     cells = [
         f'<td class="rs-num">{_figure(gate)}</td>',
-        f'<td class="rs-num">{_limit(gate)}<span class="rs-sub">declared</span></td>',
+        f'<td class="rs-num">{_limit(gate)}<span class="rs-sub">{_since(gate)}</span></td>',
     ]
     if with_what_if:
         cells.append(f"<td>{_what_if(gate, other)}</td>")
@@ -151,6 +165,11 @@ def _gate(gate: Gate, what: str, other: Gate | None, with_what_if: bool) -> str:
     )
 
 
+def _since(gate: Gate) -> str:
+    """Thresholds that came with figures were there before no run that we saw."""
+    return "as supplied" if gate.kind == "supplied" else "declared"
+
+
 _FIGURES = {
     "gradient_parity": "largest gradient gap",
     "memory_saving": "peak, ratio to plain",
@@ -158,11 +177,14 @@ _FIGURES = {
 }
 
 
-def _what(one: ShapeDecision, gate: Gate) -> str:
+def _what(one: ShapeDecision | SuppliedShape, gate: Gate) -> str:
     """What a gate's figure is, and its kind where it was not measured here."""
     name = _FIGURES[gate.id]
-    if gate.id == "gradient_parity" and one.parity and gate.observed != one.parity.largest_gradient_gap:
-        name = "largest relative gap"  # the one that failed, against its own limit
+    if gate.id == "gradient_parity":
+        if isinstance(one, SuppliedShape):
+            name = "largest gap"  # of a gradient or relative, as its own words say
+        elif one.parity and gate.observed != one.parity.largest_gradient_gap:
+            name = "largest relative gap"  # the one that failed, against its own limit
     return name if gate.kind == "measured" else f"{name}, {KINDS[gate.kind]}"
 
 

@@ -1,5 +1,6 @@
 """Verify: believed only when every check passes, and otherwise nothing is shown but why."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +12,11 @@ from recompute_core.reports.bundle import REPORT, Bundle, zip_of
 from recompute_core.reports.keys import PrivateKey, fingerprint
 from recompute_core.reports.recheck_history import keep, statement_digest
 from recompute_core.reports.recheck_record import Change, Recheck, ShapeRecheck, SignedBy
+from recompute_core.reports.release import release_supplied
 from recompute_core.reports.signers import Signers, change_signers
+from recompute_core.reports.supplied import gather_supplied
 from recompute_core.reports.verify import SUPPORT, TRUST, Check, Verification, verify_zip
+from recompute_core.spec import Thresholds
 from recompute_core.studies.store import Store
 from tests.reports import decisions
 from tests.reports.signing import ANN, BOB, EVE
@@ -161,6 +165,32 @@ def _recheck(statement: str, study: str, outcome: str, at: str) -> Recheck:
         seconds=12.0, made_by="recompute_core", environment={}, shapes=(shape,), sentence=shape.sentence,
         changes=(Change(about="library", what="torch", old="2.13.0", new="2.14.0", effect="drift"),),
     )  # fmt: skip
+
+
+def test_supplied_figures_are_said_to_be_so(open_page: OpenPage, signers: Path) -> None:
+    file = {
+        "schema": "recompute-measurements/1",
+        "workload": "<b>our 7B model</b>",
+        "plan": "every-block",
+        "shape": {"seq_len": 2048, "batch": 8},
+        "peak_allocated_bytes": {"plain": [82_000_000_000], "candidate": [41_000_000_000]},
+        "update_s": {"pairs": [[1.30, 1.62], [1.31, 1.61], [1.29, 1.60]]},
+        "gradients": {"largest_gradient_gap": 3e-07, "largest_relative_gap": 2e-06},
+        "supplied_by": "Ada",
+        "provenance": {"machine": "8 x H200"},
+    }
+    evidence = gather_supplied(json.dumps(file).encode(), "figures.json", Thresholds(), NOW)
+    released = release_supplied(evidence, ANN)
+    words = text(_drop(open_page("verify"), zip_of(released.bundle)))
+    assert "Verified. Signed by ann" in words
+    assert released.predicate.sentence in words
+    assert "Figures supplied, not measured here Supplied by Ada" in words
+    assert "machine, as written 8 x H200" in words
+    assert "Workload <b>our 7B model</b>" in words, "as text"
+    assert "peak, ratio to plain, supplied pass 0.500 exact 0.82 as supplied" in words
+    for claim in released.predicate.not_claimed:
+        assert claim in words
+    assert "Rechecks" not in words and "Rollback" not in words
 
 
 # --- refused ------------------------------------------------------------------------------------------
