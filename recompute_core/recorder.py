@@ -33,12 +33,12 @@ def record(update, switch, model, optimizer, path, workload, plan, shape, pairs=
     plain, own = gradients(False), gradients(True)
     assert any(gradient.any() for gradient in plain), "update() must leave the gradients where they are"
     far = [(p - q).abs().max().item() for p, q in zip(plain, own)]
-    odd = {"not_comparable": [n for (n, _), gap in zip(model.named_parameters(), far) if not gap < 1e300]}
+    odd = [name for (name, _), gap in zip(model.named_parameters(), far) if not gap < 1e300]
     gaps = [(gap, gap / max(p.abs().max().item(), 1e-30)) for gap, p in zip(far, plain) if gap < 1e300]
     found = {"schema": "recompute-measurements/1", "workload": workload, "plan": plan, "shape": shape,
              "update_s": {"pairs": [(run(False), run(True)) for _ in range(pairs)]},
              "peak_allocated_bytes": {"candidate": [peak(True)], "plain": [peak(False)]},
-             "gradients": {"largest_gradient_gap": max([0, *(gap for gap, _ in gaps)]),
-                           "largest_relative_gap": max([0, *(relative for _, relative in gaps)])} | odd,
+             "gradients": {"largest_gradient_gap": max([0, *(g for g, _ in gaps)]),
+                 "largest_relative_gap": max([0, *(r for _, r in gaps)]), "not_comparable": odd},
              "provenance": {"torch": torch.__version__, "device": str(next(model.parameters()).device)}}
     with open(path, "w") as file: json.dump(found, file)

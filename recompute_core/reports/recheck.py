@@ -79,6 +79,8 @@ def verified(path: Path, signers: Signers) -> Believed | Verification:
     verification = verify(bundle, signers, moment)
     if not verification.verified:
         return verification
+    if verification.supplied is not None:
+        raise InputError(f"{path}: its figures were supplied; there is no run of ours to repeat")
     return Believed(bundle, verification, read_evidence(bundle.evidence))
 
 
@@ -229,11 +231,20 @@ class _Rechecking:
     def at(self, key: str, sizes: dict[str, int]) -> ShapeRecheck:
         began = time.monotonic()
         facts: dict[str, Any] = {"shape_key": key, "shape": sizes, "held_in_report": self._held(key)}
-        ended = self._run(key, sizes)
-        if isinstance(ended, str):
-            code: Code = "nothing-recorded" if self._is_missing(key) else "not-rebuilt"
-            return ShapeRecheck(**facts, outcome="cannot_tell", code=code, sentence=ended)
-        ran, then = ended
+
+        def not_run(code: Code, why: str) -> ShapeRecheck:
+            sentence = f"Cannot tell at {key}: {why}."
+            return ShapeRecheck(**facts, outcome="cannot_tell", code=code, sentence=sentence)
+
+        recorded = self._recorded(key)
+        if isinstance(recorded, str):
+            return not_run("nothing-recorded", recorded.removesuffix("."))
+        try:
+            check_memory(self.spec.model_copy(update={"shapes": (sizes,)}))
+        except InputError as error:
+            return not_run("not-rebuilt", str(error))
+        then, legality = recorded
+        ran = self._run(key, sizes, legality)
         changes, drift = self._compared(key, ran, then)
         outcome, code, why = judged(then, ran, (*self.changes, *changes), drift, self.spec.thresholds)
         return ShapeRecheck(
@@ -257,27 +268,16 @@ class _Rechecking:
         """What the report rests on at a shape, or why there is nothing to check again."""
         then, legality = self.book.reference(key), self.book.legality(key)
         if then is None or legality is None:
-            return f"Cannot tell at {key}: the report holds no finished update of plain there."
+            return "the report holds no finished update of plain there"
         refusals = legality.refusals(module_names(self.spec, self.found.plan))
         if refusals:
             return (
-                f"Cannot tell at {key}: the report refuses the plan there as unsafe to replay, and "
-                f"holds no parity: {refusals[0].sentence}"
+                "the report refuses the plan there as unsafe to replay, and holds no parity: "
+                f"{refusals[0].sentence}"
             )
         return then, legality
 
-    def _is_missing(self, key: str) -> bool:
-        return isinstance(self._recorded(key), str)
-
-    def _run(self, key: str, sizes: dict[str, int]) -> tuple[Ran, Reference] | str:
-        recorded = self._recorded(key)
-        if isinstance(recorded, str):
-            return recorded
-        then, legality = recorded
-        try:
-            check_memory(self.spec.model_copy(update={"shapes": (sizes,)}))
-        except InputError as error:
-            return f"Cannot tell at {key}: {error}."
+    def _run(self, key: str, sizes: dict[str, int], legality: Legality) -> Ran:
         asked = Asked(
             spec=self.spec,
             shape=sizes,
@@ -294,7 +294,7 @@ class _Rechecking:
             self.changes = machine_changes(
                 self.found.row.environment, ran.environment, self.found.made_by, MADE_BY
             )
-        return ran, then
+        return ran
 
     def _check_settings(self, ran: Ran) -> None:
         """A device that was asked for and is not there is the user's mistake."""
@@ -308,7 +308,9 @@ class _Rechecking:
             return (), None
         versions = (self.found.row.environment.get("torch"), self.environment.get("torch"))
         changes = update_changes(then, ran.reference, *versions)
-        return changes, drift_of(then, ran.reference, self._exact_gaps(key, then, ran.reference))
+        drift = drift_of(then, ran.reference, self._exact_gaps(key, then, ran.reference))
+        (self.work / reference_name(key)).unlink(missing_ok=True)  # the next shape needs the room
+        return changes, drift
 
     def _exact_gaps(self, key: str, then: Reference, here: Reference) -> tuple[Gap, ...] | None:
         """From the study's own reference, where the study lies on this machine."""
