@@ -229,6 +229,7 @@ _NUMBERS: dict[str, TypeAdapter[Any]] = {
 }
 _TEXTS = ("not_comparable", "workload", "plan", "shape", "supplied_by")
 _FREE = "provenance."
+_FREE_COLUMN = re.compile(rf"{re.escape(_FREE)}[A-Za-z][A-Za-z0-9_]{{0,39}}")
 _NUMBER = re.compile(r"[+-]?\d{1,40}(\.\d{0,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 _Cells = dict[str, list[tuple[int, Any]]]
@@ -297,7 +298,7 @@ def _columns(names: list[str], where: str) -> list[str]:
     for column in names:
         if names.count(column) > 1:
             raise _odd(where, f"the column {quoted(column)} stands twice")
-        if column in _NUMBERS or column in _TEXTS or column.startswith(_FREE):
+        if column in _NUMBERS or column in _TEXTS or _FREE_COLUMN.fullmatch(column):
             continue
         for mark, word in ((";", "semicolons"), ("\t", "tabs"), ("|", "bars")):
             if mark in column:
