@@ -11,10 +11,10 @@ from .view import ReportView
 from .words import count, gap
 
 _LIMITS = (
-    ("gradient_gap", "largest absolute gap of any gradient"),
-    ("relative_gap", "largest gap of any gradient, of its own largest value"),
-    ("peak_ratio", "peak memory, ratio to plain"),
-    ("update_ratio", "median update, ratio to plain"),
+    ("gradient_gap", "Gap of a gradient", "largest absolute gap of any gradient"),
+    ("relative_gap", "Relative gap", "largest gap of any gradient, of its own largest value"),
+    ("peak_ratio", "Peak", "peak memory, ratio to plain"),
+    ("update_ratio", "Update time", "median update, ratio to plain"),
 )
 _UNPAIRED = (
     Column("Sample", number=True),
@@ -66,10 +66,10 @@ def thresholds(view: ReportView) -> Html:
     """What the gates were judged by, and that it was not seen before the figures."""
     limits: Thresholds = view.thresholds
     rows = []
-    for name, meaning in _LIMITS:
+    for name, word, meaning in _LIMITS:
         value = getattr(limits, name)
-        rows.append((name, meaning, gap(value) if name.endswith("gap") else f"{value:g}"))
-    columns = (Column("Threshold", code=True), Column("Meaning"), Column("At most", number=True))
+        rows.append((word, meaning, gap(value) if name.endswith("gap") else f"{value:g}"))
+    columns = (Column("Threshold"), Column("Meaning"), Column("At most", number=True))
     return join(paragraph(view.received), table(columns, [Group(rows)], "Thresholds"))
 
 
