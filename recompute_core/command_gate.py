@@ -19,7 +19,9 @@ set_thresholds = click.option(
 
 
 @click.command(epilog="Example: python -m recompute_core gate measurements.json")
-@click.argument("measurements", required=False, type=click.Path(path_type=Path), metavar="MEASUREMENTS")
+@click.argument(
+    "measurements", required=False, type=click.Path(path_type=Path), metavar="[MEASUREMENTS]"
+)
 @click.option(
     "--recorder", is_flag=True, help="Print a recorder of measurements, to paste into a training script."
 )

@@ -86,6 +86,8 @@ PEAKS = {"plain": [2], "candidate": [1]}
         ({"gradients": {}}, "gradients: expected largest_gradient_gap"),
         ({"gradients": {"largest_gradient_gap": -1e-9}}, "gradients.largest_gradient_gap"),
         ({"gradients": {"largest_gap": 0}}, "gradients.largest_gap: no such field"),
+        ({"provenance": {"sha256": "0"}}, "sha256 names digests here"),
+        ({"shape": {"sha256": 1}}, "sha256 names digests here"),
         ({"provenance": {"machine": 8}}, "provenance.machine"),
         ({"thresholds": {"peak_ratio": 2}}, "thresholds.peak_ratio"),
         (

@@ -1,6 +1,8 @@
 """Supplied figures: the gates of studies, a report that says so everywhere, and those who forge one."""
 
 import json
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,6 +191,26 @@ def test_recheck_has_nothing_to_repeat(tmp_path: Path) -> None:
     write_bundle(tmp_path / "decision", honest().bundle)
     with pytest.raises(InputError, match="its figures were supplied"):
         verified(tmp_path / "decision", SIGNERS)
+
+
+def test_openssl_and_sha256sum_check_it_as_its_instructions_say(tmp_path: Path) -> None:
+    """Whatever the figures are called: `{"sha256":` in a name is no digest."""
+    odd = '{"sha256":"' + "0" * 64 + '"},"name":"gone"'
+    data = as_bytes(measurements(plan=odd, workload=odd, provenance={"machine": odd}))
+    bundle = release_supplied(evidence(data=data), ANN).bundle
+    write_bundle(tmp_path / "decision", bundle)
+    commands = "".join(re.findall(r"```sh\n(.*?)```", bundle.files[VERIFY].decode(), re.DOTALL))
+    done = subprocess.run(
+        ["sh"], input=commands, cwd=tmp_path / "decision", capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:3] == ["Verified OK", "Verified OK"]
+    assert [line for line in done.stdout.splitlines() if line.endswith(": OK")] == [
+        "VERIFY.md: OK",
+        "evidence/measurements.json: OK",
+        "evidence/supplied.json: OK",
+        "report.html: OK",
+    ]
 
 
 # --- tampering ---------------------------------------------------------------------------------
