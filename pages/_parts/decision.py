@@ -229,6 +229,25 @@ def marked_list(items: Sequence[tuple[Mark, str, str]]) -> str:
     return f'<ul class="rs-marked">{rows}</ul>'
 
 
+def outcome_table(
+    heads: tuple[str, str, str], rows: Sequence[tuple[str, tuple[Mark, str], str, str]]
+) -> str:
+    """Rows of a name, an outcome, a sentence and a smaller one; in a narrow window a list."""
+    top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escape(shown(name))}</th><td>{mark(*outcome)}</td>'
+        f'<td class="rs-wrap{" rs-soft" if outcome[0] == "not_run" else ""}">{escape(shown(sentence))}'
+        + (f'<span class="rs-sub">{escape(shown(below))}</span>' if below else "")
+        + "</td></tr>"
+        for name, outcome, sentence, below in rows
+    )
+    return (
+        f'<div class="rs-scroll" tabindex="0" role="region" aria-label="{escape(heads[0])}">'
+        f'<table class="rs-table rs-checks"><thead><tr>{top}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
 def file_slug(study: str, plan: str) -> str:
     """A study and a plan as part of a file's name."""
     letters = (c if c.isascii() and c.isalnum() else "-" for c in plan.lower())

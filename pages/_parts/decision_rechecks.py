@@ -1,7 +1,6 @@
 """The small history: how a report's parity held when it was run again on this machine."""
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 import streamlit as st
@@ -10,8 +9,7 @@ from recompute_core.reports.bundle import REPORT, read_zip
 from recompute_core.reports.recheck_history import folder, history, statement_digest
 from recompute_core.reports.recheck_record import Recheck, RecheckOutcome
 
-from . import markup
-from .decision import shown
+from .decision import outcome_table
 from .palette import Mark
 from .words import duration, when
 
@@ -57,17 +55,11 @@ def rechecks(found: Sequence[Recheck]) -> None:
 
 def recheck_table(found: Sequence[Recheck]) -> str:
     """One row a recheck; what changed on the machine stands under what it found."""
-    heads = [("When", False), ("Outcome", False), ("Took", True), ("What it found", False)]
-    return markup.table(heads, [_row(one) for one in found])
+    rows = [(when(one.checked_at), _MARKS[one.outcome], one.sentence, _below(one)) for one in found]
+    return outcome_table(("Rerun", "Outcome", "What it found"), rows)
 
 
-def _row(one: Recheck) -> list[str]:
-    changed = ", ".join(dict.fromkeys(change.what for change in one.all_changes))
-    below = f"Changed since: {changed}" if changed else "Nothing that is recorded has changed."
-    return [
-        escape(when(one.checked_at)),
-        markup.mark(*_MARKS[one.outcome]),
-        escape(duration(one.seconds)),
-        f'<div class="rs-wrap">{escape(shown(one.sentence))}'
-        f'<span class="rs-sub">{escape(shown(below))}</span></div>',
-    ]
+def _below(one: Recheck) -> str:
+    changed = dict.fromkeys(change.what.replace("_", " ") for change in one.all_changes)
+    since = f"Changed since: {', '.join(changed)}." if changed else "Nothing recorded has changed."
+    return f"Took {duration(one.seconds)}. {since}"

@@ -18,7 +18,7 @@ from recompute_core.reports.signers import Signer, Signers, load_signers, signer
 from recompute_core.reports.verify import SUPPORT, TRUST, Check, CheckOutcome, Verification
 
 from . import markup
-from .decision import shown
+from .decision import outcome_table, shown
 from .palette import Mark
 from .words import count
 
@@ -111,17 +111,7 @@ def _briefly(checks: tuple[Check, ...]) -> list[Check]:
 
 
 def _table(rows: list[tuple[str, tuple[Mark, str], str]], head: str) -> str:
-    body = "".join(
-        f'<tr><th scope="row">{escape(shown(name))}</th><td>{markup.mark(*outcome)}</td>'
-        f'<td class="rs-wrap{" rs-soft" if outcome[0] == "not_run" else ""}">'
-        f"{escape(shown(sentence))}</td></tr>"
-        for name, outcome, sentence in rows
-    )
-    return (
-        '<div class="rs-scroll" tabindex="0" role="region" aria-label="Checks"><table class="rs-table '
-        'rs-checks"><thead><tr><th scope="col">Check</th><th scope="col">Outcome</th>'
-        f'<th scope="col">{head}</th></tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    return outcome_table(("Check", "Outcome", head), [(*row, "") for row in rows])
 
 
 # --- whose it is ---------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ Visitor = Callable[..., Watched]
 THEMES = pytest.mark.parametrize("theme", ["light", "dark"])
 PASSPHRASE = "correct horse 81274"
 PRINT = fingerprint(ANN.public_key())
-_SIGN_MS = 30_000
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         with server(home) as address:
             yield Served(address, home, study, store.study(study).sentence)
     store.close()
+
+
+@pytest.fixture(autouse=True)
+def _patient() -> Iterator[None]:
+    """A machine that tests other things answers late."""
+    expect.set_options(timeout=30_000)
+    yield
+    expect.set_options(timeout=5_000)
 
 
 def _open(page: Page, address: str) -> None:
@@ -110,10 +117,10 @@ def test_from_a_study_to_a_report_that_another_verifies(
     expect(page.get_by_text(PRINT)).to_be_visible()
 
     _sign(page, "wrong horse 00000")
-    expect(page.get_by_text("Not signed: release.pem: wrong passphrase")).to_be_visible(timeout=_SIGN_MS)
+    expect(page.get_by_text("Not signed: release.pem: wrong passphrase")).to_be_visible()
     expect(page.get_by_role("button", name="Download the signed report")).to_have_count(0)
     _sign(page, PASSPHRASE)
-    expect(page.get_by_text("Signed", exact=True)).to_be_visible(timeout=_SIGN_MS)
+    expect(page.get_by_text("Signed", exact=True)).to_be_visible()
     expect(page.get_by_label("Passphrase of the key")).to_have_value("")
     assert PASSPHRASE not in page.url
     assert PASSPHRASE not in page.content()

@@ -224,7 +224,7 @@ def test_a_wrong_passphrase_is_one_line(
 ) -> None:
     app = _sign(open_page("decision", study=studies.filled(store)), typed)
     (error,) = app.error
-    assert error.value.startswith("Not signed: release.pem: wrong passphrase")
+    assert error.value.replace("\\", "").startswith("Not signed: release.pem: wrong passphrase")
     assert str(key.parent) not in error.value
     assert not any(label.startswith("Download the signed") for label in _downloads(app))
     _sign(app, PASSPHRASE)
