@@ -26,7 +26,7 @@ from .reports.command_export import export_command
 from .reports.command_keys import keys
 from .reports.command_recheck import recheck
 from .reports.command_report import report, verify
-from .settings import OURS
+from .settings import OURS, size_fields
 from .spec import PRESETS
 
 if TYPE_CHECKING:
@@ -222,15 +222,17 @@ def legality(
     spec = asked_workload(name, settings)
     if name in OURS:
         admit(spec, home_folder())
+    else:
+        _check_heeded(name, settings)
     _check_writable(json_file)
 
     from .safety import check, own_model
     from .terminal import photo_progress, safety_table, steps_progress
 
-    with photo_progress() as photos:
+    with photo_progress() as photos, contextlib.redirect_stdout(sys.stderr):
         own = own_model(spec, photos)
     autocast = None if name in OURS or spec.precision == "float32" else spec.precision
-    with _ending_at_once(), steps_progress() as listener:
+    with _ending_at_once(), steps_progress() as listener, contextlib.redirect_stdout(sys.stderr):
         found = check(own, spec, blocks, autocast, listener)
     if json_file != "-":
         _print(safety_table(found))
@@ -283,6 +285,14 @@ def plan(
         click.echo(found.sentence)
     _write_json(json_file, found.model_dump(mode="json", by_alias=True))
     sys.exit({"found": 0, "none": 1, "undecided": 3, "incomplete": 4}[found.verdict])
+
+
+def _check_heeded(name: str, settings: tuple[str, ...]) -> None:
+    """Raises InputError for a setting that a check of somebody's own model does not look at."""
+    known = ("workload", "checkpoint", "precision", "seed", "device", "threads")
+    for one in settings:
+        if one.partition("=")[0].partition(".")[0] not in known:
+            raise InputError(f"--set {one}: a check of {name} takes {', '.join(known)}")
 
 
 @contextlib.contextmanager
@@ -371,6 +381,10 @@ def estimate(
     check_custom_plans(spec)
     if len(spec.shapes) > 1:
         raise InputError("--set shapes: an estimate is of one shape; set its sizes as workload.seq_len")
+    if fit_gb is not None and not size_fields(spec.workload):
+        raise InputError(
+            f"--fit-gb: {spec.workload.name} brings its own batch, which cannot be made larger"
+        )
     if fit_gb is not None and not 0 < fit_gb < 1e9:
         raise InputError(f"--fit-gb: expected a number above 0, got {fit_gb:g}")
     _check_writable(json_file)

@@ -8,9 +8,10 @@ import yaml
 from .errors import InputError
 from .plans.anatomy import anatomy_of
 from .plans.names import first_blocks
+from .settings import is_own
 from .spec import StudySpec, parse_spec, preset
 from .studies.looking import looked_up
-from .workloads.registered import resolve, resolve_any
+from .workloads.registered import is_factory, resolve_any
 
 
 def asked(
@@ -27,13 +28,14 @@ def asked(
         raise InputError("give --preset NAME, a file SPEC.yaml or --workload NAME")
     raw: dict[str, Any] = {}
     origin = "the command line"
+    if file is not None and not file.exists() and (is_own(str(file)) or is_factory(str(file))):
+        raise InputError(f"{file}: no such file; to study a model write --workload {file}")
     if file is not None:
         raw, origin = read_yaml(file), str(file)
     elif preset_name is not None:
         raw, origin = preset(preset_name), f"preset {preset_name}"
     if workload_name is not None:
-        raw["workload"] = resolve_any(workload_name)
-        raw.pop("shapes", None)  # they are sizes of another model
+        _another(raw, resolve_any(workload_name), preset_name is not None)
     for assignment in settings:
         assign(raw, assignment)
     for sweep in sweeps:
@@ -47,9 +49,19 @@ def asked(
     return parse_spec(raw, origin)
 
 
+def _another(raw: dict[str, Any], name: str, from_preset: bool) -> None:
+    """Put another workload in; a preset's shapes are sizes of its own."""
+    there = raw.get("workload")
+    if (there.get("name", "gpt") if isinstance(there, dict) else there) == name:
+        return
+    raw["workload"] = name
+    if from_preset:
+        raw.pop("shapes", None)
+
+
 def asked_workload(workload: str, settings: tuple[str, ...], plans: tuple[str, ...] = ()) -> StudySpec:
     """The specification of a command that is given a workload and `--set`; raises InputError."""
-    raw: dict[str, Any] = {"workload": resolve(workload, None)}
+    raw: dict[str, Any] = {"workload": resolve_any(workload)}
     for assignment in settings:
         assign(raw, assignment)
     return parse_spec(raw | ({"plans": list(plans)} if plans else {}), "the command line")

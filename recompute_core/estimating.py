@@ -4,6 +4,7 @@ Everything here is estimated on fake tensors (`meters.estimate`) and allocates n
 or a length may be larger than this machine. Importing this imports no torch.
 """
 
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -18,7 +19,7 @@ from .gates import megabytes
 from .plans.names import Regions, plan_hash, regions_of
 from .processes import end_with_parent
 from .results import Estimate
-from .settings import Settings, size_fields
+from .settings import OwnSettings, Settings, size_fields
 from .spec import CheckpointSettings, OptimizerSettings, Precision, StudySpec, explain
 
 if TYPE_CHECKING:
@@ -84,7 +85,15 @@ def _estimated(
     regions: Regions,
     checkpoint: CheckpointSettings,
 ) -> Estimate:
-    return _fake_update(settings, precision, optimizer).run(regions, checkpoint).estimate
+    try:
+        return _fake_update(settings, precision, optimizer).run(regions, checkpoint).estimate
+    except InputError:
+        raise
+    except Exception as error:  # whatever a model of theirs does with tensors that have no values
+        if not isinstance(settings, OwnSettings):
+            raise
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise InputError(f"{settings.name}: cannot be estimated without values: {text[:200]}") from None
 
 
 @lru_cache(maxsize=8)
@@ -185,8 +194,16 @@ def largest(spec: StudySpec, plan: str, field: Field, budget_bytes: int) -> tupl
         sized = settings.model_copy(update={field: size})
         return _estimated(sized, spec.precision, spec.optimizer, regions, spec.checkpoint)
 
+    def peak(size: int) -> int:
+        try:
+            return at(size).peak_bytes
+        except InputError:  # longer than the positions that somebody's own model has
+            if size <= getattr(settings, field):
+                raise
+            return sys.maxsize
+
     grid = _lengths() if field == "seq_len" else range(1, LIMITS["batch"] + 1)
-    size = last_that_fits(grid, getattr(settings, field), lambda n: at(n).peak_bytes, budget_bytes)
+    size = last_that_fits(grid, getattr(settings, field), peak, budget_bytes)
     return None if size is None else (size, at(size))
 
 

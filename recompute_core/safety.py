@@ -7,7 +7,7 @@
 import copy
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -60,7 +60,11 @@ class Safety:
                 f"tolerance {report.tolerance:.2g}"
             )
         )
-        return [f"{report.steps} training steps{noise}.", *self.notes, *report.warnings]
+        return [
+            f"{_counted(report.steps, 'training step')}{noise}.",
+            *self.notes,
+            *report.warnings,
+        ]
 
     def document(self) -> list[dict[str, Any]]:
         """One object a block; `check` is of all of them together."""
@@ -75,13 +79,19 @@ class Safety:
         ]
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def own_model(spec: StudySpec, photos: Progress) -> OwnModel:
     """The workload of `spec`; `photos` is told how far the receipts' photos are."""
     if spec.threads:
         torch.set_num_threads(spec.threads)
     device = pick_device(spec.device)
     if isinstance(spec.workload, OwnSettings):
-        return model_of(spec.workload, spec.seed, device, for_a_check=True)
+        own = model_of(spec.workload, spec.seed, device, for_a_check=True)
+        anatomy, blocks = spec.workload.anatomy, spec.workload.blocks
+        return replace(own, blocks=anatomy.names if anatomy else blocks or own.blocks)
     prepare(spec.workload, home_folder(), photos)
     job = cast(build(spec.workload, spec.seed, home_folder()), spec.precision)
     return of_job(move(job, device))
@@ -128,7 +138,8 @@ def check(
     order = sorted(report.blocks, key=lambda one: -kept.get(one.block, 0))  # stable: ties as they were
     notes = [own.batch_words] if own.batch_words else []
     if not (asked or own.blocks):
-        notes.append(f"{len(blocks)} blocks found: repeated modules, those first that keep most")
+        found = _counted(len(blocks), "block")
+        notes.append(f"{found} found: repeated modules, those first that keep most")
     if seen and own.loss_fn is default_loss:
         notes.append(f"the loss is {seen.output}")
     return Safety(

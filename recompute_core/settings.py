@@ -101,6 +101,10 @@ class Anatomy(Frozen):
     """The modules in a block that are neither parts nor matmuls."""
     layers: tuple[Fqn, ...] = ()
     """FQNs of the modules inside those of `outside`."""
+    parameters: int = 0
+    """Of the whole model, where a look at it has counted them."""
+    alike: bool = True
+    """Whether all blocks have weights of the same shapes, so that counting them is weighing them."""
 
     @property
     def blocks(self) -> int:
@@ -114,9 +118,14 @@ class Anatomy(Frozen):
 
     def has(self, module: str) -> bool:
         """Whether a block, what is recomputed before the blocks, or a module inside them goes by it."""
+        if module in self.names or module in self.outside or module in self.layers:
+            return True
         inside = (*self.parts, *self.matmuls, *self.others)
-        known = {f"{block}{part}" for block in self.names for part in ("", *(f".{n}" for n in inside))}
-        return module in known or module in self.outside or module in self.layers
+        return any(
+            module.removeprefix(f"{block}.") in inside
+            for block in self.names
+            if module.startswith(f"{block}.")
+        )
 
 
 class OwnSettings(Frozen):

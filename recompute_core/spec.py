@@ -143,7 +143,7 @@ class StudySpec(Frozen):
             if not isinstance(name, str) or not (name in OURS or is_own(name)):
                 raise ValueError(f"unknown workload {_cut(name)}; known: {', '.join(OURS)}, {OTHERS}")
             return {"name": name, **value}
-        if not isinstance(value, Frozen):
+        if not isinstance(value, Settings):
             raise ValueError(f": expected a workload's name or its settings, got {_cut(value)}")
         return value
 

@@ -18,6 +18,7 @@ import streamlit as st
 from recompute_core.errors import InputError, StoreError
 from recompute_core.plans.names import plan_hash, regions_of
 from recompute_core.results import StudyResult
+from recompute_core.settings import OwnSettings
 from recompute_core.spec import StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.forecast import measured_speed
@@ -110,6 +111,8 @@ def speed(store: Store, workload: str) -> float | None:
 
 def measured_in(row: StudyRow, shape: str) -> dict[str, str]:
     """By a plan's hash the newest other study that has measured it, of the same job at this shape."""
+    if isinstance(row.spec.workload, OwnSettings):
+        return {}  # its code may be another by now
     store = get_store()
     timed = tuple(one for one in store.timed(shape) if one[0] != row.id)
     return _measured_in(store.home, row.id, shape, timed)

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from recompute_core.errors import InputError
-from recompute_core.settings import OwnSettings
+from recompute_core.settings import OURS, OwnSettings
 from recompute_core.spec import StudySpec, parse_spec
 from recompute_core.studies.looking import looked_up
 from recompute_core.workloads.registered import registered, resolve
@@ -60,7 +60,9 @@ def _looked(name: str) -> OwnSettings | None:
 
 @st.cache_data(show_spinner=False, max_entries=64, ttl=600)
 def _look(name: str, factories: dict[str, str]) -> OwnSettings:
-    """What a model is made of; built once in ten minutes, as its code may change, and after a failure."""
+    """What a model is made of; built once in ten minutes, as its code may change."""
+    if name in OURS:
+        raise InputError(f"{name}: is chosen above; here is the place of hf:, timm: and own: names")
     spec: StudySpec = looked_up(parse_spec({"workload": resolve(name, None)}, "Model"))
     assert isinstance(spec.workload, OwnSettings)
     return spec.workload

@@ -52,7 +52,7 @@ def sentence_case(text: str) -> str:
 
 def literal(text: str) -> str:
     """Text for an element that reads Markdown: what a user or a worker wrote stays what it is."""
-    return re.sub(r"([\\`*\[\]<>!$~])", r"\\\1", text)
+    return re.sub(r"([\\`*_\[\]()<>!$~:@|#])", r"\\\1", text)
 
 
 def when(moment: str) -> str:

@@ -60,7 +60,7 @@ def _breaking(settings: CheckpointSettings) -> Wrap:
 
 
 def _disturbed(value: Any) -> Any:
-    if not isinstance(value, Tensor) or not value.is_floating_point():
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
         return value
     if value.dim() == 0:
         return value * 1.01

@@ -54,7 +54,7 @@ def fixed_update(
 
     `put_on` puts a plan on the job's model; without it the update is plain.
     """
-    job = job.with_batch(_differentiable)
+    job = job.with_batch(_differentiable if job.loss is None else _as_given)
     optimizer = make_optimizer(job.model, settings)
     calls = dict.fromkeys(job.blocks, 0)
     entering = _EnteringGradient(job.model.get_submodule(job.blocks[0]))
@@ -63,6 +63,12 @@ def fixed_update(
     with _counted(job, calls), put_on(), entering, counter:
         seed_everything(seed)
         output, loss = update(job, optimizer)
+    changed = next((name for name, given in named_tensors(job.batch) if given._version), None)
+    if changed is not None:
+        raise RuntimeError(
+            f"the model changes its batch in place (input {changed}), so that no two updates are alike; "
+            "change a copy"
+        )
     tensors: Snapshot = {"loss/": loss.detach(), "rng/torch": torch.get_rng_state()}
     for index, leaf in enumerate(tree_leaves(output)):
         if isinstance(leaf, Tensor):
@@ -195,6 +201,11 @@ def _incomparable(reference: Tensor | None, found: Tensor | None) -> str | None:
         if not torch.isfinite(reference).all():
             return "not finite in the reference"
     return None
+
+
+def _as_given(tensor: Tensor) -> Tensor:
+    """A copy. A mask or a target that required a gradient would send attention to another kernel."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def _differentiable(tensor: Tensor) -> Tensor:

@@ -258,9 +258,10 @@ def _usual_step(
 def _unscale(model: nn.Module, inputs: Any, scale: float) -> None:
     """Divide every gradient, as a gradient scaler does before the optimizer's step."""
     leaves = [leaf for leaf in tree_leaves(inputs) if isinstance(leaf, Tensor)]
-    gradients = [t.grad for t in (*model.parameters(), *leaves) if t.is_leaf and t.grad is not None]
-    for gradient in gradients if scale != 1 else ():
-        gradient.div_(scale)
+    every = {id(t): t for t in (*model.parameters(), *leaves) if t.is_leaf and t.grad is not None}
+    for tensor in every.values() if scale != 1 else ():
+        assert tensor.grad is not None
+        tensor.grad.div_(scale)
 
 
 @contextmanager

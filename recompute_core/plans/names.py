@@ -79,6 +79,12 @@ def _attention(anatomy: Anatomy) -> tuple[str, ...]:
     return _known("attention", (anatomy.attention,))
 
 
+def _outer_norms(anatomy: Anatomy) -> tuple[str, ...]:
+    """The norms that lie in no other part."""
+    others = (f"{anatomy.attention}.", f"{anatomy.mlp}.")
+    return tuple(name for name in _norms(anatomy) if not name.startswith(others))
+
+
 def _known(part: str, names: tuple[str, ...]) -> tuple[str, ...]:
     """The parts, if this model's blocks have them; raises InputError."""
     if not all(names) or not names:
@@ -111,10 +117,16 @@ def _core_attention(anatomy: Anatomy) -> list[Region]:
 def _knapsack(percent: int) -> Callable[[Anatomy], list[Region]]:
     """ckptplan's whole-block knapsack: keep what fits this share of the activation bytes.
 
-    The blocks of a workload are alike, so the knapsack's answer is a number of blocks; it keeps the
-    last ones, as ckptplan does when values tie.
+    Where the blocks are alike the knapsack's answer is a number of blocks; it keeps the last ones, as
+    ckptplan does when values tie.
     """
-    return lambda anatomy: _whole(anatomy, range(anatomy.blocks - anatomy.blocks * percent // 100))
+
+    def choose(anatomy: Anatomy) -> list[Region]:
+        if not anatomy.alike:
+            raise InputError("the blocks differ in size and cannot be counted; name them as blocks:0,2")
+        return _whole(anatomy, range(anatomy.blocks - anatomy.blocks * percent // 100))
+
+    return choose
 
 
 RECIPES = (
@@ -138,7 +150,7 @@ RECIPES = (
     Recipe(
         "attention-mlp-apart",
         "Recompute norms, attention and MLP of every block, each by itself.",
-        _parts(_norms, _attention, _mlp),
+        _parts(_outer_norms, _attention, _mlp),
     ),
     Recipe("nested", "Recompute every block, and attention and MLP inside it once more.", _nested),
     Recipe(

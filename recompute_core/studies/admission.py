@@ -6,6 +6,7 @@ import psutil
 
 from ..errors import InputError
 from ..gates import megabytes
+from ..plans.anatomy import anatomy_of
 from ..plans.custom import check_custom_plans
 from ..plans.names import regions_of
 from ..settings import ReceiptsSettings, shape_key
@@ -43,6 +44,11 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
     return spec
 
 
+def _state_bytes(spec: StudySpec) -> int:
+    """Parameters, gradients and moments of somebody's own model, in the precision that is asked for."""
+    return anatomy_of(spec.workload).parameters * 4 * (4 if spec.precision == "float32" else 2)
+
+
 def check_memory(spec: StudySpec) -> None:
     """Raises InputError when plain at some shape needs more memory than this machine has."""
     if spec.device not in ("auto", "cpu"):
@@ -50,7 +56,7 @@ def check_memory(spec: StudySpec) -> None:
     there = psutil.virtual_memory().total
     for index, shape in enumerate(spec.shapes):
         sizes = sizes_of(spec.at(shape), spec.precision)
-        needed = sizes.plain_peak_bytes if sizes else 0
+        needed = sizes.plain_peak_bytes if sizes else _state_bytes(spec)
         if needed > there:
             raise InputError(
                 f"shapes[{index}] ({shape_key(spec.at(shape))}): plain needs about "

@@ -10,7 +10,7 @@ import json
 import math
 import traceback
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ from .. import __version__
 from ..checks.report import BlockReport
 from ..errors import StoreError
 from ..results import Record
-from ..settings import Settings, size_fields
+from ..settings import OwnSettings, Settings, size_fields
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
 from ..writing import write_whole
@@ -130,7 +130,9 @@ def _checked(store: Store, key: str, spec: StudySpec) -> Checked:
     from ..safety import own_model
 
     own = own_model(spec, lambda done, total: None)
-    found = check_safety(own, spec, progress=lambda doing: _tell(store, key, doing))
+    theirs = isinstance(spec.workload, OwnSettings) and spec.precision != "float32"
+    autocast = spec.precision if theirs else None
+    found = check_safety(own, spec, autocast=autocast, progress=lambda doing: _tell(store, key, doing))
     return Checked(
         report=found.report, activation_bytes=found.activation_bytes, notes=tuple(found.notes)
     )
@@ -142,8 +144,16 @@ def _tell(store: Store, key: str, doing: str) -> None:
 
 def _key(spec: StudySpec) -> str:
     asked = asked_check(spec).model_dump(mode="json")
-    text = json.dumps([asked, version("torch"), __version__], sort_keys=True)
+    versions = [__version__, *(_version(name) for name in ("torch", "transformers", "timm"))]
+    text = json.dumps([asked, versions], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
 
 
 def _folder(store: Store) -> Path:

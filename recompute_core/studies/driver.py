@@ -21,6 +21,7 @@ from .assemble import assemble
 from .engine import Garbled, LocalEngine, LocalWorker
 from .flow import Book, CellKey, Task, next_task, without_rollback
 from .locks import Lock, machine_lock
+from .looking import check_registered
 from .store import Status, Store
 from .worker import Assignment
 
@@ -46,6 +47,7 @@ def drive(
     Raises InputError when another driver has it, Cancelled when asked to stop. `lock` is the study's
     driver lock when the caller holds it already.
     """
+    check_registered(store.study(study).spec)
     held = lock or store.claim(study)
     machine = machine_lock()
     try:

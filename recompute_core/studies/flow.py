@@ -124,9 +124,9 @@ def canary_module(spec: StudySpec, plan: str, legality: Legality) -> str:
     if legality.of(block).verdict == "legal":
         return block
     anatomy = anatomy_of(spec.workload)
-    seeing = (*anatomy.parts[::-1], *anatomy.matmuls, *anatomy.outside)
-    found = next((name for name in own if name.endswith(seeing)), None)
-    return found or (f"{block}.{anatomy.mlp}" if anatomy.mlp else own[0])
+    seeing = (anatomy.mlp, anatomy.attention, *anatomy.matmuls, *anatomy.norms)
+    known = [f"{block}.{part}" for part in seeing if part] + list(anatomy.outside)
+    return next((name for name in known if name in own), known[0] if known else own[0])
 
 
 def hash_of(spec: StudySpec, plan: str) -> str:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ..errors import InputError, StoreError
 from ..spec import StudySpec
 from .admission import admit
 from .locks import Lock
+from .looking import check_registered
 from .store import Store
 
 
@@ -25,6 +27,7 @@ def resume(store: Store, study: str) -> None:
     row = store.study(study)
     if row.status == "done":
         raise InputError(f"study {study} is done; there is nothing to resume")
+    check_registered(row.spec)
     lock = store.claim(study)
     try:
         store.ask_cancel(study, False)
@@ -57,7 +60,10 @@ def start_detached(module: str, arguments: tuple[str, ...], store: Store, log: P
 
 
 def environment(**also: str) -> dict[str, str]:
-    """Of a background process: this very package, and what this process can import."""
-    places = [str(Path(__file__).parents[2]), *sys.path, os.environ.get("PYTHONPATH", "")]
+    """Of a background process: this very package, and what this process can import beside what every
+    Python of its kind can."""
+    usual = tuple(sysconfig.get_paths().values())
+    own = [place for place in sys.path if not place.startswith(usual)]
+    places = [str(Path(__file__).parents[2]), *own, os.environ.get("PYTHONPATH", "")]
     path = os.pathsep.join(dict.fromkeys(filter(None, places)))
     return {**os.environ, "PYTHONPATH": path, **also}

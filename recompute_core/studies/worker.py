@@ -97,6 +97,11 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
 
         if task.plain is None:
             raise RuntimeError(f"{phase} was asked for without a reference")
+        if phase == "noise" and build().batch_digest != task.plain.batch_digest:
+            raise RuntimeError(
+                "the batch is another one each time it is made; seed what it is drawn from (torch, "
+                "random and NumPy are seeded before)"
+            )
         reference = snapshot.load(task.reference, task.plain.digest)
         if phase == "noise":
             return parity.check_noise(build, spec, reference)

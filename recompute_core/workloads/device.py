@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from ..spec import Device, Precision
-from .job import Job
+from .job import Job, with_tensors
 
 
 def pick_device(asked: Device) -> torch.device:
@@ -50,8 +50,10 @@ def cast(job: Job, precision: Precision) -> Job:
             made[tensor] = tensor.detach().to(dtype)
         return made[tensor]
 
+    if precision == "float32" and job.loss is not None:
+        return job  # somebody's own model has the types it was made with, unless others are asked for
     replace_tensors(job.model, converted)
-    return job.with_batch(converted)
+    return replace(job.with_batch(converted), loss=with_tensors(job.loss, converted))
 
 
 def replace_tensors(model: nn.Module, change: Callable[[Tensor], Tensor]) -> None:
@@ -76,4 +78,9 @@ def move(job: Job, device: torch.device) -> Job:
     """The job with its model and batch on `device`."""
     if device.type == "cpu":
         return job
-    return replace(job.with_batch(lambda t: t.to(device)), model=job.model.to(device))
+
+    def moved(tensor: Tensor) -> Tensor:
+        return tensor.to(device)
+
+    job = replace(job.with_batch(moved), loss=with_tensors(job.loss, moved))
+    return replace(job, model=job.model.to(device))

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..gates import megabytes
 from ..settings import OwnSettings
 from .extras import import_extra
-from .own import OwnModel, default_loss, seeded, template
+from .own import Made, OwnModel, default_loss, seeded, template
 from .registered import settings_of
 
 HEADS = ("AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM")
@@ -34,7 +34,9 @@ def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = ST
     makes a model without memory.
     """
     name = own.name
-    batch, length = own.batch or 1, own.seq_len or 1
+    batch, length = own.batch, own.seq_len
+    assert batch is not None
+    assert length is not None
     what, settings = settings_of(name)
     library = import_extra("transformers", name)
     library.logging.set_verbosity_error()  # what it says of its own defaults helps nobody here
@@ -61,7 +63,10 @@ def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = ST
             "?num_hidden_layers=2&hidden_size=128"
         )
     generator = torch.Generator().manual_seed(seed)
+    if not isinstance(getattr(config, "vocab_size", None), int):
+        raise InputError(f"{name}: {what} has no vocabulary of its own; give your own model as own:NAME")
     ids = torch.randint(config.vocab_size, (batch, length), generator=generator).to(device)
+    inputs = {"input_ids": ids, "labels": ids}
 
     def placed() -> Any:
         if device.type == "meta":
@@ -73,9 +78,9 @@ def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = ST
 
     return OwnModel(
         build=template(placed, seed),
-        once=seeded(placed, seed),
+        once=lambda: Made(seeded(placed, seed)(), inputs, default_loss),
         tokens=batch * length,
-        inputs={"input_ids": ids, "labels": ids},
+        inputs=inputs,
         loss_fn=default_loss,
         batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} sequences of {length} seeded "
         "token ids, which are their own labels",
@@ -114,13 +119,22 @@ def _config(name: str, library: Any, what: str, settings: dict[str, Any]) -> Any
         unknown = next((key for key in settings if key not in known), None)
         if unknown is not None:
             raise InputError(f"{name}: {what} has no setting {unknown!r}")
-        if settings.get("attn_implementation", "sdpa") not in _ATTENTION:
-            raise InputError(f"{name}: attn_implementation: expected one of {', '.join(_ATTENTION)}")
+        _check_nothing_fetched(name, settings)
         return cls(**{"use_cache": False, **settings})
     except InputError:
         raise
     except Exception as error:  # strict configurations have errors of their own
         raise InputError(f"{name}: {' '.join(str(error).split())[:200]}") from None
+
+
+def _check_nothing_fetched(name: str, settings: Any) -> None:
+    """Raises InputError for an implementation that would come from a hub, however deep it is set."""
+    for key, value in settings.items() if isinstance(settings, dict) else ():
+        if str(key).startswith("_"):
+            raise InputError(f"{name}: {key}: is no setting of a model")
+        if str(key).endswith("_implementation") and value not in _ATTENTION:
+            raise InputError(f"{name}: {key}: expected one of {', '.join(_ATTENTION)}")
+        _check_nothing_fetched(name, value)
 
 
 def _head(name: str, library: Any, config: Any) -> Any:

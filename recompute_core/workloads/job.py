@@ -3,6 +3,8 @@
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -33,7 +35,7 @@ class Job:
 
     def forward(self) -> tuple[Any, Tensor]:
         """One forward on the batch: output and loss."""
-        positional, named = called_with(self.batch)
+        positional, named = called_with(tree_map(_itself, self.batch))  # a list may be used up
         output = self.model(*positional, **named)
         return output if self.loss is None else (output, self.loss(output))
 
@@ -52,11 +54,33 @@ class Job:
         return tensors_digest(named_tensors(self.batch))
 
     def with_batch(self, change: Callable[[Tensor], Tensor]) -> "Job":
-        """The job with every tensor of its batch changed."""
+        """The job with every tensor of its batch changed; those that its loss refers to stay."""
         return replace(
             self,
             batch=tree_map(lambda leaf: change(leaf) if isinstance(leaf, Tensor) else leaf, self.batch),
         )
+
+
+def _itself(leaf: Any) -> Any:
+    return leaf
+
+
+def with_tensors(loss: Callable[[Any], Tensor] | None, change: Callable[[Tensor], Tensor]) -> Any:
+    """A loss whose targets are changed: the tensors that a function or a partial refers to itself."""
+    if isinstance(loss, partial):
+        given = tree_map(_if_tensor(change), (loss.args, loss.keywords))
+        return partial(with_tensors(loss.func, change), *given[0], **given[1])
+    if not isinstance(loss, FunctionType):
+        return loss
+    cells = tuple(CellType(_if_tensor(change)(cell.cell_contents)) for cell in loss.__closure__ or ())
+    given = tree_map(_if_tensor(change), (loss.__defaults__, loss.__kwdefaults__))
+    made = FunctionType(loss.__code__, loss.__globals__, loss.__name__, given[0], cells)
+    made.__kwdefaults__ = given[1]
+    return made
+
+
+def _if_tensor(change: Callable[[Tensor], Tensor]) -> Callable[[Any], Any]:
+    return lambda value: change(value) if type(value) is Tensor else value
 
 
 def named_tensors(batch: Any) -> list[tuple[str, Tensor]]:

@@ -4,21 +4,21 @@ Importing this imports torch; transformers and timm are imported when a model of
 """
 
 from collections.abc import Iterable
-from functools import reduce
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_leaves
 
 from ..errors import InputError
 from ..settings import Anatomy, OwnSettings
 from .device import replace_tensors
-from .job import Job
-from .own import OwnModel, from_factory
+from .job import Job, with_tensors
+from .own import Made, OwnModel, from_factory, plain_batch
 from .registered import factory_path
 from .stacks import repeated
-from .update import seed_everything
 
 _CPU, _META = torch.device("cpu"), torch.device("meta")
 _ATTENTION = ("attn", "attention")
@@ -26,14 +26,19 @@ _MLP = ("mlp", "ffn", "ff", "feed_forward", "feedforward")
 
 
 def model_of(
-    settings: OwnSettings, seed: int, device: torch.device, for_a_check: bool = False
+    settings: OwnSettings,
+    seed: int,
+    device: torch.device,
+    for_a_check: bool = False,
+    keep: bool = False,
 ) -> OwnModel:
     """The model that a name stands for; raises InputError with one line.
 
     `for_a_check`: it will be copied many times, and a model for which there is no memory is refused.
+    `keep`: it is made once, and that one is asked for.
     """
     if settings.kind == "own":
-        return from_factory(factory_path(settings.name), seed)
+        return from_factory(factory_path(settings.name), seed, keep)
     if settings.kind == "timm":
         from .timm import timm_model
 
@@ -64,63 +69,118 @@ def build_blank(settings: OwnSettings, seed: int) -> Job:
 
 def look(settings: OwnSettings) -> OwnSettings:
     """The settings with the model's anatomy; raises InputError where it has no such block."""
-    own = model_of(settings, 0, _META if settings.kind == "hf" else _CPU)
-    model = _once(own)
+    own = model_of(settings, 0, _META if settings.kind == "hf" else _CPU, keep=True)
+    made = _made(own)
+    model = made.model
+    _check_batch(settings.name, made.batch)
     names = dict(model.named_modules())
     asked = settings.blocks or own.blocks
-    missing = next((name for name in asked if name not in names), None)
-    if missing is not None:
-        raise InputError(
-            f"workload.blocks: no module {missing!r}; repeated modules are {_some(repeated(model))}"
-        )
-    blocks = asked or repeated(model)
+    _check_blocks(asked, names, model)
+    blocks = tuple(name for name in names if name in asked) or repeated(model)
     if not blocks:
         raise InputError(
             f"{settings.name}: no module is repeated; name blocks with workload.blocks; "
             f"the model has {_some(name for name, _ in model.named_children())}"
         )
-    return settings.model_copy(update={"anatomy": anatomy_of_blocks(blocks, names)})
+    anatomy = anatomy_of_blocks(blocks, names)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    return settings.model_copy(update={"anatomy": anatomy.model_copy(update={"parameters": parameters})})
+
+
+def _check_batch(name: str, batch: Any) -> None:
+    if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(plain_batch(batch))):
+        raise InputError(
+            f"{name}: its batch holds no tensor that can be seen; a study takes tensors in tuples, "
+            "lists and mappings"
+        )
+
+
+def _check_blocks(asked: tuple[str, ...], names: dict[str, nn.Module], model: nn.Module) -> None:
+    """Raises InputError for blocks that are not there, never called, named twice or in each other."""
+    for number, name in enumerate(asked):
+        if name not in names:
+            known = _some(repeated(model))
+            raise InputError(f"workload.blocks: no module {name!r}; repeated modules are {known}")
+        if not name:
+            raise InputError("workload.blocks: the whole model is no block of a study")
+        if isinstance(names[name], nn.ModuleList | nn.ModuleDict):
+            raise InputError(
+                f"workload.blocks: {name} is a container and never called; name what is in it"
+            )
+        for other in asked[:number]:
+            if f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}."):
+                raise InputError(f"workload.blocks: {other} and {name} meet; name each module once")
+
+
+# --- the parts of blocks --------------------------------------------------------------------------
 
 
 def anatomy_of_blocks(blocks: tuple[str, ...], modules: dict[str, nn.Module]) -> Anatomy:
     """Blocks, and the parts that all of them have.
 
-    Norms are layers whose weights are vectors; attention and MLP go by the names that the field gives
-    them, the outermost such module of each.
+    Attention and MLP go by the names that the field gives them, norms by their class's name or their
+    own. A part is known where each block holds one such module; a block that holds several attentions
+    or MLPs is a stage, none of whose parts is known.
     """
-    inside = [
-        [name for name, _ in modules[block].named_modules(remove_duplicate=False) if name]
-        for block in blocks
-    ]
-    common = reduce(lambda kept, names: [name for name in kept if name in set(names)], inside)
-    first = {name: modules[blocks[0]].get_submodule(name) for name in common}
-    attention, mlp = _called(first, _ATTENTION), _called(first, _MLP)
-    norms = tuple(name for name, module in first.items() if _widest_weight(module) == 1)
-    matmuls = tuple(name for name, module in first.items() if _widest_weight(module) > 1)
-    known = {attention, mlp, *norms, *matmuls}
+    inside = [_inside(modules[block]) for block in blocks]
+    common = [name for name in inside[0] if all(name in one for one in inside)]
+    attention, mlp = (_the_one(inside, words) for words in (_ATTENTION, _MLP))
+    is_stage = attention is None or mlp is None
+    norms = tuple(name for name in common if all(_is_norm(name, one[name]) for one in inside))
+    matmuls = tuple(name for name in common if _widest_weight(inside[0][name]) > 1)
+    parts = {attention, mlp, *norms} if not is_stage else set()
     return Anatomy(
         names=blocks,
-        norms=norms,
-        attention=attention,
-        mlp=mlp,
+        norms=() if is_stage else norms,
+        attention="" if is_stage else attention or "",
+        mlp="" if is_stage else mlp or "",
         matmuls=matmuls,
-        others=tuple(name for name in common if name not in known),
+        others=tuple(name for name in common if name not in {*parts, *matmuls}),
+        alike=len({_shapes(one) for one in inside}) == 1,
     )
 
 
-def _called(modules: dict[str, nn.Module], words: tuple[str, ...]) -> str:
-    """The outermost module with weights whose own name has or is one of the words; empty for none."""
-    named = [
-        name
-        for name, module in modules.items()
-        if any(_says(name.rpartition(".")[2].lower(), word) for word in words)
-        and any(True for _ in module.children())
-    ]
-    return min(named, key=lambda name: name.count("."), default="")
+def _inside(block: nn.Module) -> dict[str, nn.Module]:
+    return {name: module for name, module in block.named_modules(remove_duplicate=False) if name}
+
+
+def _the_one(inside: list[dict[str, nn.Module]], words: tuple[str, ...]) -> str | None:
+    """The one outermost module that goes by these words in every block; empty where there is none in
+    common, None where a block has several."""
+    found = [_called(one, words) for one in inside]
+    if any(len(names) > 1 for names in found):
+        return None
+    names = {name for one in found for name in one}
+    return names.pop() if len(names) == 1 and all(found) else ""
+
+
+def _called(modules: dict[str, nn.Module], words: tuple[str, ...]) -> list[str]:
+    """The outermost modules, made of modules, whose own name has or is one of the words."""
+    found: list[str] = []
+    for name, module in modules.items():
+        own = name.rpartition(".")[2].lower()
+        is_inside = any(name.startswith(f"{outer}.") for outer in found)
+        if not is_inside and any(True for _ in module.children()) and any(_says(own, w) for w in words):
+            found.append(name)
+    return found
 
 
 def _says(name: str, word: str) -> bool:
     return word in name if len(word) > 2 else name == word
+
+
+def _is_norm(name: str, module: nn.Module) -> bool:
+    own = name.rpartition(".")[2].lower()
+    by_name = "norm" in own or own.startswith(("ln", "bn")) or "norm" in type(module).__name__.lower()
+    return by_name and _widest_weight(module) == 1
+
+
+def _shapes(modules: dict[str, nn.Module]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    return tuple(
+        (f"{name}.{key}", tuple(parameter.shape))
+        for name, module in modules.items()
+        for key, parameter in module.named_parameters(recurse=False)
+    )
 
 
 def _widest_weight(module: nn.Module) -> int:
@@ -134,21 +194,21 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(names)[:200] or "none"
 
 
-def _once(own: OwnModel) -> nn.Module:
-    return (own.once or own.build)()
+# --- as a job -------------------------------------------------------------------------------------
+
+
+def _made(own: OwnModel) -> Made:
+    return own.once() if own.once else Made(own.build(), own.inputs, own.loss_fn)
 
 
 def _job(settings: OwnSettings, seed: int, device: torch.device) -> Job:
-    own = model_of(settings, seed, device)
-    seed_everything(seed)
-    model = _once(own).train()
+    own = model_of(settings, seed, device, keep=True)
+    made = _made(own)
     blocks = settings.anatomy.names if settings.anatomy else ()
-    missing = next((name for name in blocks if not _has(model, name)), None)
+    missing = next((name for name in blocks if not _has(made.model, name)), None)
     if missing is not None:
         raise InputError(f"{settings.name}: no module {missing!r}; it is not the model of this study")
-    job = Job(model=model, batch=_plain(own.inputs), blocks=blocks, tokens=own.tokens, loss=own.loss_fn)
-    if not job.inputs:
-        raise InputError(f"{settings.name}: its batch holds no tensor")
+    job = Job(made.model, plain_batch(made.batch), blocks, own.tokens, loss=made.loss)
     return job
 
 
@@ -158,11 +218,6 @@ def _has(model: nn.Module, name: str) -> bool:
     except AttributeError:
         return False
     return True
-
-
-def _plain(batch: Any) -> Any:
-    """A batch whose tensors torch can see: a mapping of another kind as a dict."""
-    return dict(batch) if hasattr(batch, "keys") else batch
 
 
 def _faked(job: Job) -> Job:
@@ -177,4 +232,8 @@ def _faked(job: Job) -> Job:
         return made[id(tensor)]
 
     replace_tensors(job.model, fake)
-    return job.with_batch(fake)
+    for module in job.model.modules():
+        for name, held in vars(module).items():
+            if isinstance(held, Tensor):  # neither a parameter nor a buffer
+                vars(module)[name] = fake(held)
+    return replace(job.with_batch(fake), loss=with_tensors(job.loss, fake))

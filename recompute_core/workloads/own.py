@@ -7,11 +7,12 @@ with these keys:
 `batch`      what it is called with: a tuple or list of arguments, a mapping of them by name, one tensor
 `loss`       a function of the model's output. Without one: the output's own `loss`, or else the mean
              square of its floating leaves
-`optimizer`  accepted and not used by `legality`, whose own step is plain SGD
+`optimizer`  accepted and not used: a study's is AdamW, a check's own step plain SGD
 `blocks`     FQNs of the candidate blocks. Without them: repeated modules, as `stacks` finds them
 
-It is called once for every training step that needs a fresh model, with every generator seeded; what it
-draws from torch, `random` and NumPy is then the same each time.
+A study calls it once in each of its processes, a check once for every training step that needs a fresh
+model, with every generator seeded; what it draws from torch, `random` and NumPy is then the same each
+time. The loss may refer to the model that it came with.
 """
 
 import copy
@@ -27,9 +28,19 @@ from torch.utils._pytree import tree_leaves
 
 from ..errors import InputError
 from .extras import declare_vision_ops
+from .job import named_tensors, tensors_digest
 from .update import seed_everything
 
 PARTS = ("model", "batch", "loss", "optimizer", "blocks")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model, and what was made together with it."""
+
+    model: nn.Module
+    batch: Any
+    loss: Callable[[Any], Tensor]
 
 
 @dataclass(frozen=True)
@@ -46,31 +57,49 @@ class OwnModel:
     """FQNs of the candidate blocks; none: they are found."""
     batch_words: str = ""
     """What the batch is, where we chose it."""
-    once: Callable[[], nn.Module] | None = None
-    """Makes the same model without keeping another to copy from; None: `build` keeps none."""
+    once: "Callable[[], Made] | None" = None
+    """The model with the batch and the loss that belong to it, no other kept to copy from."""
     tokens: int | None = None
     """Positions a parameter sees in one update, where that is known."""
 
 
-def from_factory(path: str, seed: int = 0) -> OwnModel:
+def from_factory(path: str, seed: int = 0, keep: bool = False) -> OwnModel:
     """The model that `package.module:function` makes; raises InputError with one line.
 
-    Generators are seeded between the import, which may draw from them too, and the first call.
+    Generators are seeded between the import, which may draw from them too, and the first call. `keep`
+    keeps what that call made, for `once`.
     """
     factory = _imported(path)
     seed_everything(seed)
     first = _made(path, factory)
     model = weakref.ref(first["model"])  # a factory that gives it again keeps it alive
+    loss = [first.get("loss") or default_loss]
+    digests: set[str] = set()
 
     def build() -> nn.Module:
-        made: nn.Module = _made(path, factory)["model"]
-        return copy.deepcopy(made) if made is model() else made
+        made = _made(path, factory)
+        digests.add(tensors_digest(named_tensors(plain_batch(made["batch"]))))
+        if len(digests) > 1:
+            raise InputError(
+                f"{path}: batch: it is another one each time under the same seed; seed what it is drawn "
+                "from (torch, random and NumPy are seeded before each call)"
+            )
+        if made["model"] is model():
+            return copy.deepcopy(model())  # type: ignore[return-value]
+        loss[:] = [made.get("loss") or default_loss]  # it may refer to its model
+        return made["model"]  # type: ignore[no-any-return]
+
+    def its_loss(output: Any) -> Tensor:
+        return loss[0](output)
+
+    kept = Made(first["model"], first["batch"], loss[0]) if keep else None
 
     return OwnModel(
         build=build,
         inputs=first["batch"],
-        loss_fn=first.get("loss") or default_loss,
+        loss_fn=default_loss if first.get("loss") is None else its_loss,
         blocks=tuple(first.get("blocks") or ()),
+        once=(lambda: kept) if kept else None,
     )
 
 
@@ -129,6 +158,15 @@ def own_loss(output: Any) -> Tensor | None:
     """The loss that an output carries, as an attribute or under the key `loss`."""
     found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     return found if isinstance(found, Tensor) else None
+
+
+def plain_batch(batch: Any) -> Any:
+    """A batch whose tensors torch can see: mappings of other kinds as dicts, however deep."""
+    if isinstance(batch, Mapping):
+        return {key: plain_batch(value) for key, value in batch.items()}
+    if type(batch) in (list, tuple):
+        return type(batch)(map(plain_batch, batch))
+    return batch
 
 
 def default_loss(output: Any) -> Tensor:

@@ -4,6 +4,7 @@
 which is ours. Images and labels are seeded, the loss is cross entropy.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -14,18 +15,23 @@ from torch.nn import functional as F
 from ..errors import InputError
 from ..settings import OwnSettings
 from .extras import import_extra
-from .own import OwnModel, seeded, template
+from .own import Made, OwnModel, seeded, template
 from .registered import settings_of, whole
 
 
 def timm_model(own: OwnSettings, seed: int, device: torch.device) -> OwnModel:
     """The model that a name such as `timm:resnet18` stands for; raises InputError with one line."""
-    name, batch = own.name, own.batch or 1
+    name, batch = own.name, own.batch
+    assert batch is not None
     what, settings = settings_of(name)
     for key in settings.keys() & {"num_classes", "in_chans"}:
         whole(name, key, settings[key])
     size = _size(name, settings["img_size"]) if "img_size" in settings else None
     timm = import_extra("timm", name)
+    for key in settings.keys() & _not_a_models(timm):
+        raise InputError(
+            f"{name}: {key}: is no setting of a model; weights are random, nothing is loaded"
+        )
     if not timm.is_model(what):
         near = ", ".join(timm.list_models(f"*{what[:6]}*")[:3])
         raise InputError(f"{name}: timm has no model {what!r}" + (f"; it has {near}" if near else ""))
@@ -40,21 +46,29 @@ def timm_model(own: OwnSettings, seed: int, device: torch.device) -> OwnModel:
     build = template(make, seed)
     model: Any = build()
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    if model.num_classes < 1:
+    if getattr(model, "num_classes", 0) < 1:
         raise InputError(f"{name}: the model has no classes of its own; set ?num_classes=10")
     channels, *usual = model.default_cfg["input_size"]
     generator = torch.Generator().manual_seed(seed)
     shape = (batch, settings.get("in_chans", channels), *(size or usual))
     images = torch.randn(shape, generator=generator).to(device)
     labels = torch.randint(model.num_classes, (batch,), generator=generator).to(device)
+    loss = _cross_entropy(labels)
     return OwnModel(
         build=build,
-        once=seeded(make, seed),
+        once=lambda: Made(seeded(make, seed)(), (images,), loss),
         inputs=(images,),
-        loss_fn=_cross_entropy(labels),
+        loss_fn=loss,
         batch_words=f"{parameters / 1e6:,.1f} million parameters; {batch} seeded images of "
         f"{'x'.join(map(str, shape[1:]))}; the loss is cross entropy",
     )
+
+
+def _not_a_models(timm: Any) -> set[str]:
+    """What `timm.create_model` takes for itself: files, caches, weights."""
+    return {*inspect.signature(timm.create_model).parameters, "features_only", "kwargs"} - {
+        "num_classes"
+    }
 
 
 def _size(name: str, value: Any) -> list[int]:

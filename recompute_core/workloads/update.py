@@ -6,6 +6,7 @@ first of an accumulated update: they belong to the state and not to the activati
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -50,7 +51,7 @@ def allocate_state(optimizer: torch.optim.Optimizer) -> None:
         group["lr"] = rate
 
 
-def update(job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked) -> tuple[Tensor, Tensor]:
+def update(job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked) -> tuple[Any, Tensor]:
     """One whole update; returns output and loss. `mark` is told when each phase begins."""
     output, loss = gradients(job, optimizer, mark)
     mark("optimizer")
@@ -58,9 +59,7 @@ def update(job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked) ->
     return output, loss
 
 
-def gradients(
-    job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked
-) -> tuple[Tensor, Tensor]:
+def gradients(job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked) -> tuple[Any, Tensor]:
     """The update up to the optimizer's step; returns output and loss."""
     mark("zero_grad")
     optimizer.zero_grad(set_to_none=False)

@@ -1,5 +1,7 @@
 """Factories as a user would write them, by the path that registers them."""
 
+import os
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +39,50 @@ def _batch() -> Tensor:
 
 def least() -> tuple[nn.Module, Tensor]:
     return Net(), _batch()
+
+
+def regular() -> dict[str, Any]:
+    """A loss that refers to its own model: a penalty on the weights."""
+    model = Net()
+
+    def loss(output: dict[str, Tensor]) -> Tensor:
+        penalty = torch.stack([p.square().sum() for p in model.parameters()]).sum()
+        return output["scores"].square().mean() + penalty
+
+    return {"model": model, "batch": _batch(), "loss": loss}
+
+
+def frozen_norm() -> tuple[nn.Module, Tensor]:
+    """Fine-tuning: in double precision, the statistics of a norm as they are."""
+    model = Net(True, False).double()
+    model.get_submodule("layers.0.norm").eval()
+    return model, _batch().double()
+
+
+class _Opaque:
+    """A container that torch cannot look into."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x = x
+
+
+def opaque() -> tuple[nn.Module, Any]:
+    return Net(), _Opaque(_batch())
+
+
+def ends() -> tuple[nn.Module, Tensor]:
+    """Code that ends the process, as a crash does."""
+    sys.stderr.write("goodbye\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+_DRAWS = torch.Generator().manual_seed(7)
+
+
+def restless() -> tuple[nn.Module, Tensor]:
+    """A batch from a generator that nobody seeds again."""
+    return Net(), torch.randn(16, 8, generator=_DRAWS)
 
 
 def drawn() -> tuple[nn.Module, Tensor]:

@@ -1,6 +1,8 @@
 """Somebody's own model as a workload of a study: what a look finds, its job, its estimate, a verdict."""
 
+import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,20 +11,24 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from recompute_core import run_study
+from recompute_core.checks.snapshot import fixed_update
 from recompute_core.errors import InputError
 from recompute_core.estimating import estimate
+from recompute_core.plans.names import named_regions
 from recompute_core.settings import Anatomy, OwnSettings
-from recompute_core.spec import StudySpec
+from recompute_core.spec import OptimizerSettings, StudySpec
 from recompute_core.studies.admission import admit
 from recompute_core.studies.looking import looked_up
 from recompute_core.workloads import build, build_blank, registered
 from recompute_core.workloads.device import cast
-from recompute_core.workloads.job import Job, called_with, named_tensors
+from recompute_core.workloads.job import Job, called_with, named_tensors, with_tensors
 from recompute_core.workloads.others import anatomy_of_blocks, look
+from recompute_core.workloads.own import from_factory
 
 SMALL = "num_hidden_layers=2&hidden_size=32&num_attention_heads=2&vocab_size=50&seq_len=16&batch=2"
 LLAMA = f"hf:LlamaConfig?{SMALL}&intermediate_size=48&num_key_value_heads=2"
 BERT = f"hf:BertConfig?{SMALL}&intermediate_size=64"
+VIT = "timm:test_vit?img_size=32&num_classes=5"
 QUICK = {"timing": {"min_pairs": 3, "max_pairs": 3, "budget_s": 0}}
 
 
@@ -45,6 +51,7 @@ def test_the_parts_of_known_models() -> None:
             *(f"mlp.{one}_proj" for one in ("gate", "up", "down")),
         ),
         others=("mlp.act_fn",),
+        parameters=sum(p.numel() for p in build(_seen(LLAMA), 0, Path()).model.parameters()),
     )
     bert = _seen(BERT).anatomy
     assert bert is not None
@@ -72,8 +79,9 @@ def test_only_what_all_blocks_have_is_a_part() -> None:
     found = anatomy_of_blocks(("0", "1"), dict(model.named_modules()))
     assert (found.norms, found.attention, found.mlp) == (("norm",), "attention", "")
     assert found.matmuls == ("attention.0", "handoff")
+    assert not found.alike
     alone = anatomy_of_blocks(("0",), dict(model.named_modules()))
-    assert alone.mlp == "ffn"
+    assert (alone.mlp, alone.alike) == ("ffn", True)
 
 
 def test_blocks_that_are_asked_for_are_looked_up() -> None:
@@ -88,7 +96,6 @@ def test_a_process_of_its_own_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:everything")
     spec = looked_up(StudySpec(workload=OwnSettings(name="own:mine")))
     assert spec.workload == _seen("own:mine")
-    assert looked_up(spec) is spec
     ours = StudySpec()
     assert looked_up(ours) is ours
 
@@ -104,12 +111,21 @@ def test_a_process_of_its_own_looks(monkeypatch: pytest.MonkeyPatch) -> None:
             "hf:LlamaConfig?attn_implementation=them/kernels",
             "attn_implementation: expected one of eager",
         ),
+        (
+            'hf:Gemma3Config?text_config={"attn_implementation":them}',
+            "attn_implementation: expected one",
+        ),
+        ("timm:test_vit?checkpoint_path=/etc/passwd", "checkpoint_path: is no setting of a model"),
+        ("hf:LlamaConfig?num_hidden_layers=800", "plain needs about .* and this machine has"),
+        ("own:opaque", "its batch holds no tensor that can be seen"),
+        ("own:ends", "building it ended the process, exit code 3: goodbye"),
     ],
 )
 def test_a_model_that_cannot_be_looked_at_is_one_line(
     name: str, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    entries = (f"{one}=tests.workloads.factories:{one}" for one in ("lonely", "fails"))
+    known = ("lonely", "fails", "opaque", "ends")
+    entries = (f"{one}=tests.workloads.factories:{one}" for one in known)
     monkeypatch.setenv(registered.VARIABLE, ",".join(entries))
     with pytest.raises(InputError, match=says) as raised:
         admit(StudySpec(workload=OwnSettings(name=name)), tmp_path)
@@ -183,7 +199,7 @@ def test_a_cast_keeps_ties_and_what_is_frozen() -> None:
 
 
 def test_an_estimate_takes_no_memory_and_agrees_with_the_real_model(tmp_path: Path) -> None:
-    for name in (LLAMA, "timm:test_vit?img_size=32&num_classes=5"):
+    for name in (LLAMA, VIT):
         seen, real = _seen(name), build(_seen(name), 0, tmp_path)
         with FakeTensorMode():
             fake = build_blank(seen, 0)
@@ -198,14 +214,16 @@ def test_an_estimate_takes_no_memory_and_agrees_with_the_real_model(tmp_path: Pa
 # --- a study of it ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [LLAMA, BERT, "own:everything", "own:drawn"])
+@pytest.mark.parametrize("name", [LLAMA, BERT, VIT, "own:drawn", "own:regular"])
 def test_a_study_runs_to_a_verdict(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = (f"{one}=tests.workloads.factories:{one}" for one in ("everything", "drawn"))
+    known = ("drawn", "regular")
+    entries = (f"{one}=tests.workloads.factories:{one}" for one in known)
     monkeypatch.setenv(registered.VARIABLE, ",".join(entries))
     result = run_study({"workload": name, "plans": ["every-block"], "threads": 1, **QUICK}, tmp_path)
     (one,) = result.judged
     assert result.status == "done"
-    assert result.verdict in ("adopt", "keep_original", "undecided")
+    assert {gate.outcome for gate in one.gates} <= {"pass", "fail", "undecided"}  # each was run
+    assert result.verdict is not None
     assert one.candidate.state == "measured"
     assert one.candidate.parity.bitwise
     assert one.candidate.canary.caught
@@ -218,7 +236,8 @@ def test_a_study_runs_to_a_verdict(name: str, tmp_path: Path, monkeypatch: pytes
         assert guess.saved_bytes == measured.saved_bytes
         assert measured.peak_bytes is not None
         miss = abs(guess.peak_bytes - measured.peak_bytes)
-        assert miss < 0.02 * measured.peak_bytes + 20_000  # random states and scratch of kernels
+        scratch = 700_000 if name == VIT else 20_000  # of a convolution's kernel; random states
+        assert miss < 0.02 * measured.peak_bytes + scratch
 
 
 def test_batch_norm_of_a_residual_net_is_refused(tmp_path: Path) -> None:
@@ -228,3 +247,144 @@ def test_batch_norm_of_a_residual_net_is_refused(tmp_path: Path) -> None:
     (one,) = result.judged
     assert one.candidate.state == "refused"
     assert "running statistics" in one.candidate.reasons[0]
+
+
+# --- parts that are none ------------------------------------------------------------------------------
+
+
+class Scale(nn.Module):
+    """A vector of weights that is no norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(4))
+
+
+class Inner(nn.Module):
+    """One transformer block, with a norm in its attention and a layer scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(4)
+        self.attn = nn.Module()
+        self.attn.qkv, self.attn.q_norm = nn.Linear(4, 4), nn.LayerNorm(4)
+        self.ls1, self.act = Scale(), nn.PReLU(4)
+        self.mlp = nn.Sequential(nn.Linear(4, 4))
+
+
+def test_a_stage_of_several_blocks_has_no_parts() -> None:
+    stages = nn.ModuleList(nn.ModuleList([Inner(), Inner()]) for _ in range(2))
+    found = anatomy_of_blocks(("0", "1"), dict(stages.named_modules()))
+    assert (found.norms, found.attention, found.mlp) == ((), "", "")
+    assert "0.attn" in found.others
+
+
+def test_norms_are_norms_and_those_of_attention_go_with_it() -> None:
+    model = nn.ModuleList([Inner(), Inner()])
+    found = anatomy_of_blocks(("0", "1"), dict(model.named_modules()))
+    assert found.norms == ("norm1", "attn.q_norm")
+    apart = {region.modules[0] for region in named_regions("attention-mlp-apart", found)}
+    assert apart == {f"{n}.{part}" for n in "01" for part in ("norm1", "attn", "mlp")}
+    assert len(named_regions("norms", found)) == 4
+    with pytest.raises(InputError, match=r"plan 'knapsack-50': the blocks differ in size"):
+        named_regions("knapsack-50", found.model_copy(update={"alike": False}))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "says"),
+    [
+        (("model.layers.0", "model.layers.0"), "model.layers.0 and model.layers.0 meet"),
+        (("model.layers.0", "model.layers.0.mlp"), "model.layers.0 and model.layers.0.mlp meet"),
+        (("model.layers",), "model.layers is a container and never called"),
+    ],
+)
+def test_blocks_that_cannot_be_studied(blocks: tuple[str, ...], says: str) -> None:
+    with pytest.raises(InputError, match=re.escape(says)):
+        look(OwnSettings(name=LLAMA, blocks=blocks))
+
+
+def test_blocks_stand_in_the_order_of_the_model() -> None:
+    found = look(OwnSettings(name=LLAMA, blocks=("model.layers.1", "model.layers.0"))).anatomy
+    assert found is not None
+    assert found.names == ("model.layers.0", "model.layers.1")
+
+
+def test_an_anatomy_that_is_given_must_be_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:least")
+    seen = _seen("own:mine")
+    assert looked_up(StudySpec(workload=seen)).workload == seen
+    other = seen.model_copy(update={"anatomy": Anatomy(names=("layers.7",))})
+    with pytest.raises(InputError, match="own:mine is made of other modules now; leave the anatomy out"):
+        looked_up(StudySpec(workload=other))
+
+
+# --- what belongs to a model --------------------------------------------------------------------------
+
+
+def test_a_loss_belongs_to_the_model_it_came_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:regular")
+    job = build(_seen("own:mine"), 0, tmp_path)
+    job.forward()[1].backward()  # type: ignore[no-untyped-call]
+    assert all(float(p.grad.abs().max()) > 0 for p in job.model.parameters() if p.grad is not None)
+    assert all(p.grad is not None for p in job.model.parameters())
+    own = from_factory("tests.workloads.factories:regular")
+    for _ in range(2):
+        model = own.build()
+        own.loss_fn(model(own.inputs)).backward()  # type: ignore[no-untyped-call]
+        assert all(p.grad is not None for p in model.parameters())
+
+
+def test_a_model_is_left_in_the_mode_and_the_types_it_was_made_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:frozen_norm")
+    job = cast(build(_seen("own:mine"), 0, tmp_path), "float32")
+    assert not job.model.get_submodule("layers.0.norm").training
+    assert job.model.get_submodule("layers.0").training
+    assert {p.dtype for p in job.model.parameters()} == {torch.float64}
+    assert {p.dtype for p in cast(job, "bfloat16").model.parameters()} == {torch.bfloat16}
+
+
+def test_targets_that_a_loss_refers_to_go_along() -> None:
+    targets = torch.ones(2)
+
+    def loss(output: Tensor, scale: Tensor = targets) -> Tensor:
+        return (output * targets * scale).sum()
+
+    x = torch.ones(2)
+    for given in (loss, partial(loss, scale=targets)):
+        assert float(with_tensors(given, lambda t: t * 3)(x)) == 18.0
+        assert float(given(x)) == 2.0
+
+
+def test_a_list_in_the_batch_may_be_used_up() -> None:
+    class Pops(nn.Module):
+        def forward(self, xs: list[Tensor]) -> Tensor:
+            return xs.pop()
+
+    job = Job(Pops(), {"xs": [torch.ones(1)]}, ("",), None, loss=lambda y: y.sum())
+    assert [float(job.forward()[1]) for _ in range(2)] == [1.0, 1.0]
+
+
+def test_a_batch_that_is_changed_in_place_is_named() -> None:
+    class Changes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = nn.Linear(2, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.block(x.mul_(2))
+            return out
+
+    job = Job(Changes(), {"x": torch.ones(2, 2)}, ("block",), None, loss=lambda y: y.sum())
+    with pytest.raises(RuntimeError, match=r"changes its batch in place \(input x\)"):
+        fixed_update(job, OptimizerSettings(), 0)
+
+
+def test_another_batch_each_time_is_named() -> None:
+    own = from_factory("tests.workloads.factories:restless")
+    own.build()
+    with pytest.raises(InputError, match="batch: it is another one each time under the same seed"):
+        own.build()
