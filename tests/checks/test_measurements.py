@@ -20,7 +20,7 @@ FLOAT = 4
 ROWS, WIDE = 256, 64
 
 
-# --- counting references instead of storages ------------------------------------------------------------
+# --- counting references instead of storages ----------------------------------------------------------
 
 
 class Repeats(nn.Module):
@@ -47,7 +47,7 @@ def test_one_storage_counts_once_whoever_saves_it() -> None:
     del kept
 
 
-# --- the optimizer's first step -------------------------------------------------------------------------
+# --- the optimizer's first step -----------------------------------------------------------------------
 
 
 def _stack(width: int, rows: int, head: int) -> Job:
@@ -86,7 +86,7 @@ def test_the_optimizers_first_step_is_no_activation() -> None:
     assert peaks[0] == peaks[1]
 
 
-# --- where the peak is ----------------------------------------------------------------------------------
+# --- where the peak is --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -116,11 +116,11 @@ def test_a_lower_count_of_saved_bytes_is_no_lower_peak(
     assert plain.peak_at.phase == phase
 
 
-# --- what a helper really recomputes --------------------------------------------------------------------
+# --- what a helper really recomputes ------------------------------------------------------------------
 
 
 class Segments(nn.Module):
-    """Nine equal layers under torch's `checkpoint_sequential`, which never recomputes the last segment."""
+    """Nine equal layers under `checkpoint_sequential`, which never recomputes the last segment."""
 
     def __init__(self, segments: int) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ def test_more_segments_may_keep_more() -> None:
 
     layer = ROWS * (256 + 256 + WIDE) * FLOAT  # what GELU and both layers save in one of the nine
     held = {segments: report(segments) for segments in (4, 5)}
-    # 9 // 4 = 2: three segments of two come back, three layers stay. 9 // 5 = 1: four come back, five stay.
+    # 9 // 4 = 2: three segments of two come back, three layers stay; 9 // 5 = 1: five stay.
     assert held[5] - held[4] > layer
     x = torch.randn(ROWS, WIDE).requires_grad_()
     failed = check(lambda: Segments(0), (x,), candidate=lambda: Segments(12), blocks=["block"])
