@@ -44,7 +44,7 @@ def _whole(anatomy: Anatomy, numbers: Iterable[int]) -> list[Region]:
 
 
 def _every_nth(step: int) -> Callable[[Anatomy], list[Region]]:
-    """`every_n_layers` of fairscale and of torchtitan."""
+    """`every_n_layers` of fairscale; torchtitan counts its layers from 1 and begins with the n-th."""
     return lambda anatomy: _whole(anatomy, range(0, anatomy.blocks, step))
 
 
