@@ -1,7 +1,7 @@
 """Signing in the browser: off unless the operator named a key; the passphrase is asked for each time.
 
-The key is opened in this process, which never loads torch, and forgotten with the run that signed. A
-passphrase is in the state of its field for that run alone: the next run draws another field.
+The key is opened in this process, which never loads torch, and forgotten as soon as it has signed. A
+passphrase is sent once, and taken out of its field's state before anything is done with it.
 """
 
 import os
@@ -34,7 +34,7 @@ from .words import literal
 
 VARIABLE = "RECOMPUTE_KEY"
 """In the server's environment: the file of the key that signs."""
-_TURN, _SIGNED, _REFUSED = "passphrase turn", "signed report", "signing refused"
+_FIELD, _SIGNED, _REFUSED = "passphrase", "signed report", "signing refused"
 
 
 @dataclass(frozen=True)
@@ -115,22 +115,16 @@ def _with_a_key(said: Predicate, path: Path, known: str | None) -> None:
             ]
         )
     )
-    turn = st.session_state.setdefault(_TURN, 0)
     with st.form("sign", clear_on_submit=True, border=False, width=560):
         row = st.container(horizontal=True, vertical_alignment="bottom")
-        given = row.text_input(
+        row.text_input(
             "Passphrase of the key",
             type="password",
-            key=f"passphrase {turn}",
+            key=_FIELD,
             max_chars=LONGEST_PASSPHRASE_BYTES,
             autocomplete="off",
         )
-        asked = row.form_submit_button("Sign", type="primary")
-    if asked:
-        st.session_state[_TURN] = turn + 1
-        with st.spinner("Signing"):
-            _sign_and_keep(study, plan, path, given)
-        st.rerun()  # which draws another field, and forgets this one with what was typed into it
+        row.form_submit_button("Sign", type="primary", on_click=_sign_and_keep, args=(study, plan, path))
     if (refused := st.session_state.pop(_REFUSED, None)) is not None:
         st.error(literal(refused))
 
@@ -149,11 +143,15 @@ def _signed_strip(signed: Signed) -> str:
     )
 
 
-def _sign_and_keep(study: str, plan: str, path: Path, passphrase: str) -> None:
+def _sign_and_keep(study: str, plan: str, path: Path) -> None:
+    """What the button does, before the page is drawn anew; first of all the field forgets."""
+    passphrase: str = st.session_state[_FIELD]
+    del st.session_state[_FIELD]  # with what the field holds on this side,
+    st.session_state[_FIELD] = ""  # and this is what the browser's holds from now on
+    st.session_state.pop(_SIGNED, None)
     try:
         st.session_state[_SIGNED] = sign(get_store(), study, plan, path, passphrase)
     except (InputError, StoreError) as error:
-        st.session_state.pop(_SIGNED, None)
         st.session_state[_REFUSED] = f"Not signed: {str(error).replace(str(path), path.name)}."
 
 

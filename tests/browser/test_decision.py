@@ -74,6 +74,10 @@ def _sign(page: Page, passphrase: str) -> None:
     page.get_by_role("button", name="Sign", exact=True).click()
 
 
+def _bytes(frame: str | bytes) -> bytes:
+    return frame.encode() if isinstance(frame, str) else frame
+
+
 def _download(page: Page, to: Path) -> Path:
     with page.expect_download() as started:
         page.get_by_role("button", name="Download the signed report").click()
@@ -108,7 +112,8 @@ def _saw_no_report(page: Page) -> None:
 def test_from_a_study_to_a_report_that_another_verifies(
     served: Served, visitor: Visitor, theme: str, tmp_path: Path
 ) -> None:
-    page = visitor(theme).page()
+    page, sent = visitor(theme).page(), list[bytes]()
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(_bytes(frame))))
     _open(page, f"{served.address}/tradeoff?study={served.study}")
     page.get_by_role("link", name="Decision", exact=True).click()
     expect(page.get_by_role("heading", name="Decision")).to_be_visible()
@@ -124,6 +129,7 @@ def test_from_a_study_to_a_report_that_another_verifies(
     expect(page.get_by_label("Passphrase of the key")).to_have_value("")
     assert PASSPHRASE not in page.url
     assert PASSPHRASE not in page.content()
+    page.wait_for_timeout(7_000)  # the sidebar asks for itself twice
     report = _download(page, tmp_path / "report.zip")
     assert "report.html" in zipfile.ZipFile(report).namelist()
 
@@ -136,6 +142,7 @@ def test_from_a_study_to_a_report_that_another_verifies(
     expect(page.locator(".rs-checks .rs-pass")).to_have_count(16)
     expect(page.locator(".rs-checks .rs-fail, .rs-checks .rs-not_run")).to_have_count(0)
     expect(page.locator(".rs-verdict").nth(1)).to_contain_text(served.sentence)
+    assert sum(PASSPHRASE.encode() in frame for frame in sent) == 1, "what follows leaves it out"
     assert PASSPHRASE not in (served.home / "server.log").read_text()
     kept = [file for file in served.home.rglob("*") if file.is_file()]
     assert not [file for file in kept if PASSPHRASE.encode() in file.read_bytes()]
