@@ -65,6 +65,8 @@ def judged_view(found: Snapshot) -> None:
     st.html(markup.gate_table(result.judged))
     kind = "what-if thresholds" if what_if else "the declared thresholds"
     st.caption(f"Figures measured here, judged by {kind}. {MB_NOTE} {INTERVAL_NOTE}")
+    if result.verdict is not None:
+        st.page_link("decision.py", label="Decide and sign", query_params={"study": found.row.id})
     _sections(found, result)
     st.download_button(
         "Download the result as JSON",
