@@ -90,12 +90,12 @@ def costs(spec: StudySpec, shape: dict[str, int]) -> Callable[[Regions], Cost]:
     from .plans.apply import applied
     from .workloads import build_blank
     from .workloads.device import cast
-    from .workloads.update import gradients, make_optimizer
+    from .workloads.update import gradients, optimizer_of
 
     settings = spec.at(shape)
     fake = FakeUpdate(lambda: cast(build_blank(settings, 0), spec.precision), spec.optimizer)
     with fake.mode:
-        optimizer = make_optimizer(fake.job.model, spec.optimizer)
+        optimizer = optimizer_of(fake.job, spec.optimizer)
 
     def flops(regions: Regions) -> int:
         with (

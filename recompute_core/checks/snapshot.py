@@ -26,7 +26,7 @@ from ..plans.apply import Applied, Call, shadowed
 from ..results import BatchTensor, Fingerprint, Gap, OptimizerUsed
 from ..spec import OptimizerSettings
 from ..workloads.job import Job, named_tensors, same_bits, tensors_digest
-from ..workloads.update import make_optimizer, seed_everything, update
+from ..workloads.update import optimizer_of, seed_everything, update
 
 Snapshot = dict[str, Tensor]
 """`part/name` -> tensor, for the parts of `results.Gap`."""
@@ -55,7 +55,7 @@ def fixed_update(
     `put_on` puts a plan on the job's model; without it the update is plain.
     """
     job = job.with_batch(_differentiable if job.loss is None else _as_given)
-    optimizer = make_optimizer(job.model, settings)
+    optimizer = optimizer_of(job, settings)
     calls = dict.fromkeys(job.blocks, 0)
     entering = _EnteringGradient(job.model.get_submodule(job.blocks[0]))
     counter = FlopCounterMode(display=False, custom_mapping=FORMULAS)
@@ -114,9 +114,17 @@ def describe_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer) -> Op
     ]
     return OptimizerUsed(
         name=type(optimizer).__name__,
-        settings=dict(optimizer.defaults),
+        settings={name: _plain(value) for name, value in optimizer.defaults.items()},
         state_digest=tensors_digest(sorted(state)),
     )
+
+
+def _plain(value: Any) -> Any:
+    """A setting as it can be written down."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    is_numbers = isinstance(value, tuple) and all(isinstance(one, int | float) for one in value)
+    return value if is_numbers else str(value)
 
 
 def fingerprints(tensors: Snapshot) -> tuple[Fingerprint, ...]:

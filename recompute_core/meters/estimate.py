@@ -25,7 +25,7 @@ from ..workloads.job import Job
 from ..workloads.update import (
     allocate_state,
     gradients,
-    make_optimizer,
+    optimizer_of,
     state_tensors,
     storage_bytes,
     storage_of,
@@ -61,7 +61,7 @@ class FakeUpdate:
         self.mode = FakeTensorMode()
         with self.mode:
             self.job = build()
-            self._optimizer = make_optimizer(self.job.model, optimizer)
+            self._optimizer = optimizer_of(self.job, optimizer)
             allocate_state(self._optimizer)
             self._state = state_tensors(self.job, self._optimizer)
             with LiveBytes(self._state) as step:

@@ -45,8 +45,10 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
 
 
 def _state_bytes(spec: StudySpec) -> int:
-    """Parameters, gradients and moments of somebody's own model, in the precision that is asked for."""
-    return anatomy_of(spec.workload).parameters * 4 * (4 if spec.precision == "float32" else 2)
+    """Parameters, gradients and AdamW's moments of somebody's own model, in the precision that is asked
+    for; a factory may bring an optimizer without moments."""
+    each = 2 if spec.workload.name.startswith("own:") else 4
+    return anatomy_of(spec.workload).parameters * each * (4 if spec.precision == "float32" else 2)
 
 
 def check_memory(spec: StudySpec) -> None:

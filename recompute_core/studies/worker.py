@@ -150,12 +150,12 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
     from ..meters.memory import measure_memory
     from ..meters.timing import measure_time
     from ..plans.apply import applied
-    from ..workloads.update import make_optimizer, seed_everything
+    from ..workloads.update import optimizer_of, seed_everything
 
     if task.proof is None or task.proof.rollback is None:
         raise RuntimeError(f"{phase} was asked for without a proof of parity and of the way back")
     job = build()
-    optimizer = make_optimizer(job.model, task.spec.optimizer)
+    optimizer = optimizer_of(job, task.spec.optimizer)
     put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
     seed_everything(task.spec.seed)
     if phase == "memory":

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_map
 
+MakesOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
+
 
 @dataclass(frozen=True)
 class Job:
@@ -30,6 +32,8 @@ class Job:
     """Positions a parameter sees in one update, for the 6 x parameters x tokens envelope."""
     loss: Callable[[Any], Tensor] | None = None
     """Of the model's output; None: the model returns `(output, loss)`."""
+    optimizer: MakesOptimizer | None = None
+    """Makes the optimizer of the model; None: AdamW."""
     data_digest: str | None = None
     """SHA-256 of the data set the batch comes from; None for synthetic batches."""
 

@@ -208,8 +208,14 @@ def _job(settings: OwnSettings, seed: int, device: torch.device) -> Job:
     missing = next((name for name in blocks if not _has(made.model, name)), None)
     if missing is not None:
         raise InputError(f"{settings.name}: no module {missing!r}; it is not the model of this study")
-    job = Job(made.model, plain_batch(made.batch), blocks, own.tokens, loss=made.loss)
-    return job
+    return Job(
+        made.model,
+        plain_batch(made.batch),
+        blocks,
+        own.tokens,
+        loss=made.loss,
+        optimizer=made.optimizer,
+    )
 
 
 def _has(model: nn.Module, name: str) -> bool:

@@ -7,7 +7,8 @@ with these keys:
 `batch`      what it is called with: a tuple or list of arguments, a mapping of them by name, one tensor
 `loss`       a function of the model's output. Without one: the output's own `loss`, or else the mean
              square of its floating leaves
-`optimizer`  accepted and not used: a study's is AdamW, a check's own step plain SGD
+`optimizer`  one of torch.optim over the model's parameters, or a function of them that makes one; AdamW
+             without it. A check of blocks takes a step of plain SGD instead
 `blocks`     FQNs of the candidate blocks. Without them: repeated modules, as `stacks` finds them
 
 A study calls it once in each of its processes, a check once for every training step that needs a fresh
@@ -17,18 +18,20 @@ time. The loss may refer to the model that it came with.
 
 import copy
 import importlib
+import inspect
 import traceback
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ..errors import InputError
 from .extras import declare_vision_ops
-from .job import named_tensors, tensors_digest
+from .job import MakesOptimizer, named_tensors, tensors_digest
 from .update import seed_everything
 
 PARTS = ("model", "batch", "loss", "optimizer", "blocks")
@@ -41,6 +44,8 @@ class Made:
     model: nn.Module
     batch: Any
     loss: Callable[[Any], Tensor]
+    optimizer: MakesOptimizer | None = None
+    """Makes the optimizer of a model like this one; None: AdamW."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,10 @@ def from_factory(path: str, seed: int = 0, keep: bool = False) -> OwnModel:
     def its_loss(output: Any) -> Tensor:
         return loss[0](output)
 
-    kept = Made(first["model"], first["batch"], loss[0]) if keep else None
-
+    kept = None
+    if keep:
+        optimizer = _optimizer(path, first.get("optimizer"), first["model"])
+        kept = Made(first["model"], first["batch"], loss[0], optimizer)
     return OwnModel(
         build=build,
         inputs=first["batch"],
@@ -147,6 +154,51 @@ def _made(path: str, factory: Callable[[], Any]) -> dict[str, Any]:
     if isinstance(blocks, str) or not all(isinstance(name, str) for name in blocks):
         raise InputError(f"{path}: blocks: expected a list of FQNs, got {blocks!r}")
     return parts
+
+
+def _optimizer(path: str, given: Any, model: nn.Module) -> MakesOptimizer | None:
+    """What makes the given optimizer again for a model whose parameters are other tensors by then."""
+    if given is None:
+        return None
+    if isinstance(given, torch.optim.Optimizer):
+        return _like(path, given, model)
+    if not callable(given):
+        raise InputError(
+            f"{path}: optimizer: expected one of torch.optim, or a function of the parameters that "
+            f"makes one, got {type(given).__name__}"
+        )
+
+    def made(trained: nn.Module) -> torch.optim.Optimizer:
+        found = given([p for p in trained.parameters() if p.requires_grad])
+        if not isinstance(found, torch.optim.Optimizer):
+            raise InputError(f"{path}: optimizer: the function makes a {type(found).__name__}")
+        return found
+
+    return made
+
+
+def _like(path: str, given: torch.optim.Optimizer, model: nn.Module) -> MakesOptimizer:
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    for group in given.param_groups:
+        if any(id(parameter) not in names for parameter in group["params"]):
+            raise InputError(f"{path}: optimizer: it holds a parameter that is not the model's")
+    groups = [
+        {**group, "params": [names[id(parameter)] for parameter in group["params"]]}
+        for group in given.param_groups
+    ]
+    kind: Any = type(given)
+    known = inspect.signature(kind).parameters
+    defaults = {key: value for key, value in given.defaults.items() if key in known}
+
+    def made(trained: nn.Module) -> torch.optim.Optimizer:
+        there = dict(trained.named_parameters())
+        found: torch.optim.Optimizer = kind(
+            [{**group, "params": [there[name] for name in group["params"]]} for group in groups],
+            **defaults,
+        )
+        return found
+
+    return made
 
 
 def _line(error: BaseException) -> str:

@@ -36,6 +36,11 @@ def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> torch.optim
     return torch.optim.AdamW(trainable, lr=settings.lr, weight_decay=settings.weight_decay)
 
 
+def optimizer_of(job: Job, settings: OptimizerSettings) -> torch.optim.Optimizer:
+    """The job's own optimizer, or AdamW with these settings."""
+    return job.optimizer(job.model) if job.optimizer else make_optimizer(job.model, settings)
+
+
 def allocate_state(optimizer: torch.optim.Optimizer) -> None:
     """Make gradients and the optimizer's moments exist without moving a weight.
 

@@ -52,6 +52,24 @@ def regular() -> dict[str, Any]:
     return {"model": model, "batch": _batch(), "loss": loss}
 
 
+def momentum() -> dict[str, Any]:
+    """An optimizer of its own, in two groups."""
+    model = Net()
+    optimizer = torch.optim.SGD(
+        [
+            {"params": list(model.layers.parameters())},
+            {"params": list(model.head.parameters()), "lr": 0.5},
+        ],
+        lr=0.1,
+        momentum=0.9,
+    )
+    return {"model": model, "batch": _batch(), "optimizer": optimizer}
+
+
+def anothers_optimizer() -> dict[str, Any]:
+    return {"model": Net(), "batch": _batch(), "optimizer": torch.optim.SGD(Net().parameters())}
+
+
 def frozen_norm() -> tuple[nn.Module, Tensor]:
     """Fine-tuning: in double precision, the statistics of a norm as they are."""
     model = Net(True, False).double()

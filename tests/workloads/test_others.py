@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from recompute_core import run_study
-from recompute_core.checks.snapshot import fixed_update
+from recompute_core.checks.snapshot import describe_optimizer, fixed_update
 from recompute_core.errors import InputError
 from recompute_core.estimating import estimate
 from recompute_core.plans.names import named_regions
 from recompute_core.settings import Anatomy, OwnSettings
-from recompute_core.spec import OptimizerSettings, StudySpec
+from recompute_core.spec import OptimizerSettings, Precision, StudySpec
 from recompute_core.studies.admission import admit
 from recompute_core.studies.looking import looked_up
 from recompute_core.workloads import build, build_blank, registered
@@ -24,6 +24,7 @@ from recompute_core.workloads.device import cast
 from recompute_core.workloads.job import Job, called_with, named_tensors, with_tensors
 from recompute_core.workloads.others import anatomy_of_blocks, look
 from recompute_core.workloads.own import from_factory
+from recompute_core.workloads.update import optimizer_of, update
 
 SMALL = "num_hidden_layers=2&hidden_size=32&num_attention_heads=2&vocab_size=50&seq_len=16&batch=2"
 LLAMA = f"hf:LlamaConfig?{SMALL}&intermediate_size=48&num_key_value_heads=2"
@@ -214,9 +215,9 @@ def test_an_estimate_takes_no_memory_and_agrees_with_the_real_model(tmp_path: Pa
 # --- a study of it ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [LLAMA, BERT, VIT, "own:drawn", "own:regular"])
+@pytest.mark.parametrize("name", [LLAMA, BERT, VIT, "own:drawn", "own:regular", "own:momentum"])
 def test_a_study_runs_to_a_verdict(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = ("drawn", "regular")
+    known = ("drawn", "regular", "momentum")
     entries = (f"{one}=tests.workloads.factories:{one}" for one in known)
     monkeypatch.setenv(registered.VARIABLE, ",".join(entries))
     result = run_study({"workload": name, "plans": ["every-block"], "threads": 1, **QUICK}, tmp_path)
@@ -388,3 +389,31 @@ def test_another_batch_each_time_is_named() -> None:
     own.build()
     with pytest.raises(InputError, match="batch: it is another one each time under the same seed"):
         own.build()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_optimizer_of_its_own_trains_the_model_of_the_study(
+    precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "mine=tests.workloads.factories:momentum")
+    job = cast(build(_seen("own:mine"), 0, tmp_path), precision)
+    optimizer = optimizer_of(job, OptimizerSettings())
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert [(group["lr"], group["momentum"]) for group in optimizer.param_groups] == [
+        (0.1, 0.9),
+        (0.5, 0.9),
+    ]
+    held = [p for group in optimizer.param_groups for p in group["params"]]
+    assert [id(p) for p in held] == [id(p) for p in job.model.parameters()]
+    before = job.model.get_parameter("head.weight").detach().clone()
+    update(job, optimizer)
+    head = job.model.get_parameter("head.weight")
+    assert head.grad is not None
+    assert torch.equal(head, before - 0.5 * head.grad)
+    found = fixed_update(cast(build(_seen("own:mine"), 0, tmp_path), precision), OptimizerSettings(), 0)
+    assert describe_optimizer(job.model, found.optimizer).name == "SGD"
+
+
+def test_an_optimizer_that_cannot_be_is_one_line() -> None:
+    with pytest.raises(InputError, match="optimizer: it holds a parameter that is not the model's"):
+        from_factory("tests.workloads.factories:anothers_optimizer", keep=True)
