@@ -49,7 +49,7 @@ def resolve(workload: str | None, factory: str | None) -> str:
 
 def resolve_any(name: str) -> str:
     """`resolve`, where a factory's path stands for itself and is registered."""
-    if is_factory(name) and name.partition(":")[0] not in LIBRARIES and name not in registered():
+    if is_factory(name) and not is_own(name) and name not in registered():
         return resolve(None, name)
     return resolve(name, None)
 

@@ -157,13 +157,20 @@ def test_names_are_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
         ("x.y:z", None, "own:x.y:z"),  # registered by the line above
     ):
         assert registered.resolve(workload, factory) == name
+    for name, named in (
+        ("own:mine", "own:mine"),
+        ("hf:A", "hf:A"),
+        ("q.r:s", "own:q.r:s"),
+        ("gpt", "gpt"),
+    ):
+        assert registered.resolve_any(name) == named
     paths = {"own:mine": "a.b:make", "own:other": "c:d.e", "own:x.y:z": "x.y:z"}
     assert {name: registered.factory_path(name) for name in paths} == paths
     for workload, factory, says in (
         (
             "unheard-of",
             None,
-            "known: gpt, receipts, mine, other, x.y:z, hf:CONFIG, timm:MODEL, own:NAME",
+            "known: gpt, receipts, mine, other, x.y:z, q.r:s, hf:CONFIG, timm:MODEL, own:NAME",
         ),
         ("own:unheard-of", None, "unknown workload 'own:unheard-of'"),
         ("p.q:r", None, "write --workload p.q:r"),
