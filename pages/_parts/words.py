@@ -51,8 +51,12 @@ def sentence_case(text: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Text for an element that reads Markdown: what a user or a worker wrote stays what it is."""
-    return re.sub(r"([\\`*_\[\]()<>!$~:@|#])", r"\\\1", text)
+    """Text for an element that reads Markdown: what a user or a worker wrote stays what it is.
+
+    No link is made of an address in it, and no colour or emoji of a word after a colon.
+    """
+    text = re.sub(r"([\\`*\[\]<>!$~])", r"\\\1", text)
+    return re.sub(r":(?=[A-Za-z/])|(?<=www)\.", lambda found: f"\\{found[0]}", text)
 
 
 def when(moment: str) -> str:

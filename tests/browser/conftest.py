@@ -5,14 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from .chrome import Watched, browser, watch
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    """A headless Chromium; without one the journeys fail with what to do, they are never skipped."""
-    with browser() as opened:
-        yield opened
+from .chrome import Watched, watch
 
 
 @pytest.fixture

@@ -177,7 +177,8 @@ def test_shapes_and_plans_are_short() -> None:
 
 
 def test_what_a_user_wrote_is_shown_as_it_is() -> None:
-    assert words.literal("![x](http://a)") == "\\!\\[x\\](http://a)"
+    assert words.literal("![x](http://a)") == "\\!\\[x\\](http\\://a)"
+    assert words.literal("own:mine: no www.a, :red") == "own\\:mine: no www\\.a, \\:red"
 
 
 def test_the_making_of_photos_is_said_while_it_lasts() -> None:

@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
@@ -32,7 +31,6 @@ from recompute_core.results import Gap
 from recompute_core.spec import Region, StudySpec, Thresholds
 from recompute_core.studies.flow import CellKey
 from recompute_core.studies.store import Cell
-from tests.browser.chrome import browser
 from tests.core import cells, records
 from tests.reports.played import decided, memory, parity_fails
 
@@ -427,12 +425,6 @@ _CONTRAST = """() => {
   }
   return Math.min(...found);
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture(params=[adopted, refused, many], ids=lambda make: str(make.__name__))
