@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ..processes import end_with_parent, fork_server
+from ..workloads.registered import VARIABLE
 from .worker import Assignment
 
 _LONGEST_LINE = 64 << 20
@@ -34,7 +35,9 @@ class LocalEngine:
         """Begin a task; its lines arrive through the worker."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(
-            target=_child, args=(assignment.model_dump_json(), theirs, str(self._log)), daemon=True
+            target=_child,
+            args=(assignment.model_dump_json(), theirs, str(self._log), os.environ.get(VARIABLE)),
+            daemon=True,
         )
         process.start()
         theirs.close()
@@ -81,8 +84,10 @@ class LocalWorker:
         self._process.join(10)
 
 
-def _child(assignment: str, pipe: Connection, log: str) -> None:
+def _child(assignment: str, pipe: Connection, log: str, factories: str | None = None) -> None:
+    """`factories` are registered here too: the fork server has the environment it once started in."""
     end_with_parent()
+    os.environ[VARIABLE] = factories or ""
     _be_the_first_to_go()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

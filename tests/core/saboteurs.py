@@ -17,16 +17,16 @@ from recompute_core.studies import engine, worker
 def _sabotaged(trouble: Callable[[], Any], *phases: str) -> Callable[..., None]:
     """A worker in which `trouble` happens when one of `phases` begins for a plan other than plain."""
 
-    def child(assignment: str, pipe: Connection, log: str) -> None:
+    def child(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
         honest = worker._do
 
-        def do(phase: Any, task: Any, *rest: Any) -> Any:
+        def do(phase: Any, task: Any, *more: Any) -> Any:
             if phase in phases and task.regions:
                 trouble()
-            return honest(phase, task, *rest)
+            return honest(phase, task, *more)
 
         worker._do = do
-        engine._child(assignment, pipe, log)
+        engine._child(assignment, pipe, log, *rest)
 
     return child
 
@@ -39,38 +39,38 @@ def _run_out_of_memory() -> None:
     raise MemoryError("no more of it")
 
 
-def killed_in_memory(assignment: str, pipe: Connection, log: str) -> None:
-    _sabotaged(_signal_myself(signal.SIGKILL), "memory")(assignment, pipe, log)
+def killed_in_memory(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    _sabotaged(_signal_myself(signal.SIGKILL), "memory")(assignment, pipe, log, *rest)
 
 
-def terminated_in_time(assignment: str, pipe: Connection, log: str) -> None:
-    _sabotaged(_signal_myself(signal.SIGTERM), "time")(assignment, pipe, log)
+def terminated_in_time(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    _sabotaged(_signal_myself(signal.SIGTERM), "time")(assignment, pipe, log, *rest)
 
 
-def killed_in_parity(assignment: str, pipe: Connection, log: str) -> None:
-    _sabotaged(_signal_myself(signal.SIGKILL), "parity")(assignment, pipe, log)
+def killed_in_parity(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    _sabotaged(_signal_myself(signal.SIGKILL), "parity")(assignment, pipe, log, *rest)
 
 
-def stops_in_time(assignment: str, pipe: Connection, log: str) -> None:
-    _sabotaged(_signal_myself(signal.SIGSTOP), "time")(assignment, pipe, log)
+def stops_in_time(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    _sabotaged(_signal_myself(signal.SIGSTOP), "time")(assignment, pipe, log, *rest)
 
 
-def sleeps_in_canary(assignment: str, pipe: Connection, log: str) -> None:
-    _sabotaged(lambda: time.sleep(600), "canary")(assignment, pipe, log)
+def sleeps_in_canary(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    _sabotaged(lambda: time.sleep(600), "canary")(assignment, pipe, log, *rest)
 
 
-def out_of_memory_in_memory(assignment: str, pipe: Connection, log: str) -> None:
-    _sabotaged(_run_out_of_memory, "memory")(assignment, pipe, log)
+def out_of_memory_in_memory(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    _sabotaged(_run_out_of_memory, "memory")(assignment, pipe, log, *rest)
 
 
-def leaves_in_canary(assignment: str, pipe: Connection, log: str) -> None:
-    _sabotaged(lambda: sys.exit(3), "canary")(assignment, pipe, log)
+def leaves_in_canary(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    _sabotaged(lambda: sys.exit(3), "canary")(assignment, pipe, log, *rest)
 
 
-def babbles(assignment: str, pipe: Connection, log: str) -> None:
+def babbles(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
     os.write(pipe.fileno(), b"\xff{not json\n")
-    engine._child(assignment, pipe, log)
+    engine._child(assignment, pipe, log, *rest)
 
 
-def dies_at_once(assignment: str, pipe: Connection, log: str) -> None:
+def dies_at_once(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
     os._exit(7)

@@ -215,6 +215,18 @@ def test_an_estimate_takes_no_memory_and_agrees_with_the_real_model(tmp_path: Pa
 # --- a study of it ------------------------------------------------------------------------------------
 
 
+def test_a_factory_registered_after_the_first_study_is_known_to_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"name": "gpt", "blocks": 1, "width": 16, "heads": 2, "seq_len": 8, "batch": 1}
+    run_study(
+        {"workload": small, "plans": ["every-block"], **QUICK}, tmp_path
+    )  # the fork server is there
+    monkeypatch.setenv(registered.VARIABLE, "late=tests.workloads.factories:least")
+    result = run_study({"workload": "own:late", "plans": ["every-block"], **QUICK}, tmp_path)
+    assert result.status == "done"
+
+
 @pytest.mark.parametrize("name", [LLAMA, BERT, VIT, "own:drawn", "own:regular", "own:momentum"])
 def test_a_study_runs_to_a_verdict(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = ("drawn", "regular", "momentum")
