@@ -7,11 +7,13 @@ from pages._parts.data import Snapshot, get_store
 from pages._parts.decision_rechecks import of_plan, rechecks
 from pages._parts.decision_sign import sign_panel
 from pages._parts.exports import export_tabs
-from pages._parts.words import INTERVAL_NOTE, MB_NOTE, literal
+from pages._parts.sections import pair_of_columns
+from pages._parts.words import INTERVAL_NOTE, literal
 from recompute_core.errors import InputError
 from recompute_core.reports.evidence import gather
 from recompute_core.reports.predicate import Predicate, derive
 from recompute_core.reports.refusal import Untrusted
+from recompute_core.words import MB_NOTE
 
 _KEPT = "candidate of"
 
@@ -95,8 +97,7 @@ def _decided(found: Snapshot, said: Predicate) -> None:
         )
     st.html(decision.gate_table(said, what_if))
     st.caption(f"Figures measured here, judged by the declared thresholds. {MB_NOTE} {INTERVAL_NOTE}")
-    with st.container(key="stack-decision"):
-        left, right = st.columns(2, gap="medium")
+    left, right = pair_of_columns("decision")
     with left:
         st.subheader("Rollback", anchor=False)
         st.code(said.rollback.code, language="python")

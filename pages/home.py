@@ -5,9 +5,10 @@ import streamlit as st
 from pages._parts import chrome, markup
 from pages._parts.data import get_store, snapshot
 from pages._parts.picture import describe, picture, points
-from pages._parts.words import MB_NOTE, device_line, shapes_line, standing, when, workload_label
+from pages._parts.words import device_line, shapes_line, standing, when, workload_label
 from recompute_core.spec import Thresholds, parse_spec, preset
 from recompute_core.studies.store import StudyRow
+from recompute_core.words import MB_NOTE
 
 
 def main() -> None:

@@ -10,18 +10,11 @@ from pages._parts import chrome, markup, progress
 from pages._parts.data import Snapshot, get_store, snapshot, speed
 from pages._parts.pairs import pairs_chart
 from pages._parts.picture import describe, not_measured, picture, points
-from pages._parts.words import (
-    MB_NOTE,
-    STATUS_SENTENCES,
-    count,
-    duration,
-    literal,
-    plan_label,
-    workload_label,
-)
+from pages._parts.words import STATUS_SENTENCES, duration, literal, plan_label, workload_label
 from recompute_core.errors import InputError, StoreError
 from recompute_core.studies.forecast import forecast
 from recompute_core.studies.launch import resume
+from recompute_core.words import MB_NOTE, count
 
 _QUIET = {"displayModeBar": False}
 

@@ -7,13 +7,14 @@ import streamlit as st
 from pages._parts import ask, chrome, markup, own
 from pages._parts.data import get_store, speed
 from pages._parts.safety import safe_to_recompute
-from pages._parts.words import GATE_MEANINGS, MB_NOTE, duration, literal, millions
+from pages._parts.words import GATE_MEANINGS, duration, literal, millions
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.settings import OURS, Anatomy, OwnSettings, ReceiptsSettings
 from recompute_core.spec import CheckpointSettings, StudySpec, Thresholds
 from recompute_core.studies.forecast import forecast
+from recompute_core.words import MB_NOTE
 from recompute_core.workloads.sizes import sizes_of
 
 _LENGTHS = {

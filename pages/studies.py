@@ -5,7 +5,7 @@ import streamlit as st
 from pages._parts import chrome
 from pages._parts.data import get_store
 from pages._parts.tables import studies_table
-from pages._parts.words import count
+from recompute_core.words import count
 
 
 def main() -> None:

@@ -11,9 +11,10 @@ from pages._parts.gates_panel import asked_thresholds, forget_what_if
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
-from pages._parts.words import INTERVAL_NOTE, MB_NOTE, shape_labels
+from pages._parts.words import INTERVAL_NOTE
 from recompute_core.results import StudyResult
 from recompute_core.studies.searching import SearchState
+from recompute_core.words import MB_NOTE, shape_labels
 
 _QUIET = {"displayModeBar": False}
 

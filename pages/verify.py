@@ -8,11 +8,13 @@ import streamlit as st
 from pages._parts import chrome, decision, verify
 from pages._parts.data import get_store
 from pages._parts.decision_rechecks import of_report, rechecks
-from pages._parts.words import INTERVAL_NOTE, MB_NOTE, literal
+from pages._parts.sections import pair_of_columns
+from pages._parts.words import INTERVAL_NOTE, literal
 from recompute_core.reports.predicate import Predicate
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.supplied import SuppliedDecision
 from recompute_core.reports.verify import Verification, verify_zip
+from recompute_core.words import MB_NOTE, printable
 
 _MOST_MB = 20
 
@@ -43,7 +45,7 @@ def main() -> None:
     if unknown is not None:
         _unknown_signer(unknown, path)
     for warning in found.warnings:
-        st.caption(literal(decision.shown(warning)))
+        st.caption(literal(printable(warning)))
     _checks(found)
     if found.verified and found.predicate is not None:
         _report(found.predicate)
@@ -84,8 +86,7 @@ def _report(said: Predicate) -> None:
     st.html(decision.decision_facts(said))
     st.html(decision.gate_table(said))
     st.caption(f"Computed here from the samples in the report. {MB_NOTE} {INTERVAL_NOTE}")
-    with st.container(key="stack-verified"):
-        left, right = st.columns(2, gap="medium")
+    left, right = pair_of_columns("verified")
     with left:
         st.subheader("Rollback", anchor=False)
         st.code(said.rollback.code, language="python")

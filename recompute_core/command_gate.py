@@ -8,6 +8,7 @@ import click
 
 from .errors import InputError
 from .output import EXIT_CODES, check_json_file, json_option, write_json
+from .words import printable
 
 set_thresholds = click.option(
     "--set",
@@ -53,7 +54,7 @@ def gate(
             click.echo(_line(one))
         for warning in verdict["warnings"]:
             click.echo(f"note: {warning}")
-        click.echo(_shown(verdict["sentence"]))
+        click.echo(printable(verdict["sentence"]))
     write_json(json_file, verdict)
     sys.exit(EXIT_CODES[verdict["verdict"]])
 
@@ -84,9 +85,4 @@ def _line(gate: dict[str, Any]) -> str:
     interval = "" if low == high else f", {low:.4g} to {high:.4g}"
     words = "not run" if gate["outcome"] == "not_run" else gate["outcome"]
     figures = f"supplied {observed}{interval}, threshold {gate['threshold']:g}"
-    return f"{gate['name']}: {words} ({figures}). {_shown(gate['sentence'])}"
-
-
-def _shown(text: str) -> str:
-    """Text for a terminal: whoever wrote the file may have written anything."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return f"{gate['name']}: {words} ({figures}). {printable(gate['sentence'])}"

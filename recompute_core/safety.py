@@ -23,6 +23,7 @@ from .meters.modules import Seen, watch_forward
 from .settings import OwnSettings
 from .spec import StudySpec
 from .studies.store import home_folder
+from .words import count
 from .workloads import Progress, build, prepare
 from .workloads.device import cast, is_out_of_memory, move, pick_device
 from .workloads.job import Job, called_with
@@ -61,7 +62,7 @@ class Safety:
             )
         )
         return [
-            f"{_counted(report.steps, 'training step')}{noise}.",
+            f"{count(report.steps, 'training step')}{noise}.",
             *self.notes,
             *report.warnings,
         ]
@@ -77,10 +78,6 @@ class Safety:
             }
             for one in self.report.blocks
         ]
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def own_model(spec: StudySpec, photos: Progress) -> OwnModel:
@@ -138,7 +135,7 @@ def check(
     order = sorted(report.blocks, key=lambda one: -kept.get(one.block, 0))  # stable: ties as they were
     notes = [own.batch_words] if own.batch_words else []
     if not (asked or own.blocks):
-        found = _counted(len(blocks), "block")
+        found = count(len(blocks), "block")
         notes.append(f"{found} found: repeated modules, those first that keep most")
     if seen and own.loss_fn is default_loss:
         notes.append(f"the loss is {seen.output}")

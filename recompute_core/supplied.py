@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from .errors import InputError
 from .gates import GATE_NAMES, MemoryRun, release_failures, verdict_of
+from .reading import read_at_most
 from .reports.measurements import MOST_BYTES, Measurements, is_csv, read_measurements
 from .reports.refusal import Untrusted
 from .reports.supplied import gates_of_supplied, gather_supplied, supplied_sentence
@@ -83,14 +84,7 @@ def evidence_of_file(path: Path, settings: Any = None) -> dict[str, bytes]:
 
 
 def _bytes_of(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise InputError(f"{path}: more than {MOST_BYTES} bytes; measurements are at most that")
-    return data
+    return read_at_most(path, MOST_BYTES, f"more than {MOST_BYTES} bytes; measurements are at most that")
 
 
 def _measurements(data: bytes, path: Path) -> Measurements:

@@ -16,10 +16,11 @@ from recompute_core.studies.searching import (
     search_state,
     start_search,
 )
+from recompute_core.words import count
 
 from . import chrome, found, markup, planmap
 from .data import Snapshot, get_store, measured_in
-from .words import count, duration, literal
+from .words import duration, literal
 
 _BUDGET = "budget MB"
 _MOST_MB = 1_000_000.0

@@ -18,10 +18,11 @@ from recompute_core.studies.launch import launch
 from recompute_core.studies.locks import machine_lock
 from recompute_core.studies.searching import keep_answer, search_progress, searches
 from recompute_core.studies.store import Store, StudyRow
+from recompute_core.words import count
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
 from .palette import Palette, palette_of
-from .words import count, device_line, literal, shapes_line, standing, when, when_short, workload_label
+from .words import device_line, literal, shapes_line, standing, when, when_short, workload_label
 
 Given = ParamSpec("Given")
 _LAUNCHED = "launched last"

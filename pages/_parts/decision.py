@@ -12,23 +12,16 @@ from recompute_core.reports.predicate import Predicate, RollbackProof, ShapeDeci
 from recompute_core.reports.supplied import SuppliedDecision, SuppliedShape
 from recompute_core.results import Gate, Judged, StudyResult
 from recompute_core.spec import Thresholds
+from recompute_core.words import printable, sentence_case
 
 from .markup import facts, mark, outcome_mark, verdict_line, verdict_mark
 from .palette import Mark
 from .whatif import rejudge
-from .words import KINDS, VERDICTS, device_line, figure, interval, plan_label, sentence_case, when
+from .words import KINDS, VERDICTS, device_line, figure, interval, plan_label, when
 
 GateKey = tuple[str, str]
 """Shape key and gate id."""
 _ORDER = ("adopt", "undecided", "keep_original")
-
-
-def shown(text: str) -> str:
-    """Foreign text as it may be shown: what cannot be printed is a question mark."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-# --- which plan ------------------------------------------------------------------------------------
 
 
 def candidates(result: StudyResult) -> list[str]:
@@ -69,7 +62,7 @@ def _last_peak(judged: Sequence[Judged], plan: str) -> int | None:
 
 def verdict(said: Predicate | SuppliedDecision) -> str:
     """The verdict sentence, as everywhere."""
-    return verdict_line(said.verdict, shown(said.sentence))
+    return verdict_line(said.verdict, printable(said.sentence))
 
 
 def decision_facts(said: Predicate) -> str:
@@ -83,7 +76,7 @@ def decision_facts(said: Predicate) -> str:
         ("First measured", when(declared.first_measured_at)),
         ("Study", said.study.id),
     ]
-    return facts([(name, shown(text)) for name, text in items])
+    return facts([(name, printable(text)) for name, text in items])
 
 
 def supplied_facts(said: SuppliedDecision) -> str:
@@ -96,12 +89,12 @@ def supplied_facts(said: SuppliedDecision) -> str:
         ("Received", when(said.received.received_at)),
         *((f"{name.replace('_', ' ')}, as written", words) for name, words in said.provenance.items()),
     ]
-    return facts([(shown(name), shown(text)) for name, text in items])
+    return facts([(printable(name), printable(text)) for name, text in items])
 
 
 def not_claimed(said: Predicate | SuppliedDecision) -> str:
     """What nobody should read into it, as a list."""
-    items = "".join(f"<li>{escape(shown(one))}</li>" for one in said.not_claimed)
+    items = "".join(f"<li>{escape(printable(one))}</li>" for one in said.not_claimed)
     return f'<div class="rs-lines"><ul>{items}</ul></div>'
 
 
@@ -146,7 +139,7 @@ def _shape(one: ShapeDecision | SuppliedShape, what_if: dict[GateKey, Gate], col
     )
     return (
         f'<tbody><tr class="rs-at"><th scope="rowgroup" colspan="{columns}">'
-        f"{escape(shown(one.shape_key))}{verdict_mark(one.verdict)}</th></tr>{rows}</tbody>"
+        f"{escape(printable(one.shape_key))}{verdict_mark(one.verdict)}</th></tr>{rows}</tbody>"
     )
 
 
@@ -161,7 +154,7 @@ def _gate(gate: Gate, what: str, other: Gate | None, with_what_if: bool) -> str:
         f'<tr><th scope="row">{escape(sentence_case(GATE_NAMES[gate.id]))}'
         f'<span class="rs-sub">{what}</span></th>'
         f"<td>{outcome_mark(gate.outcome)}</td>{''.join(cells)}"
-        f'<td class="rs-words">{escape(shown(gate.sentence))}</td></tr>'
+        f'<td class="rs-words">{escape(printable(gate.sentence))}</td></tr>'
     )
 
 
@@ -224,7 +217,8 @@ def rollback_proof(proofs: Sequence[RollbackProof]) -> str:
 def marked_list(items: Sequence[tuple[Mark, str, str]]) -> str:
     """Sentences, each behind its mark and word."""
     rows = "".join(
-        f"<li>{mark(kind, word)}<span>{escape(shown(text))}</span></li>" for kind, word, text in items
+        f"<li>{mark(kind, word)}<span>{escape(printable(text))}</span></li>"
+        for kind, word, text in items
     )
     return f'<ul class="rs-marked">{rows}</ul>'
 
@@ -235,9 +229,10 @@ def outcome_table(
     """Rows of a name, an outcome, a sentence and a smaller one; in a narrow window a list."""
     top = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
     body = "".join(
-        f'<tr><th scope="row">{escape(shown(name))}</th><td>{mark(*outcome)}</td>'
-        f'<td class="rs-wrap{" rs-soft" if outcome[0] == "not_run" else ""}">{escape(shown(sentence))}'
-        + (f'<span class="rs-sub">{escape(shown(below))}</span>' if below else "")
+        f'<tr><th scope="row">{escape(printable(name))}</th><td>{mark(*outcome)}</td>'
+        f'<td class="rs-wrap{" rs-soft" if outcome[0] == "not_run" else ""}">'
+        + escape(printable(sentence))
+        + (f'<span class="rs-sub">{escape(printable(below))}</span>' if below else "")
         + "</td></tr>"
         for name, outcome, sentence, below in rows
     )

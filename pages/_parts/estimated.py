@@ -10,12 +10,13 @@ from recompute_core.estimator import Estimator
 from recompute_core.results import Estimate, StudyResult
 from recompute_core.settings import shape_key
 from recompute_core.spec import StudySpec
+from recompute_core.words import MB_NOTE
 
 from . import beyond, markup
 from .data import Snapshot
 from .palette import Palette
 from .tables import said_in_mb
-from .words import MB_NOTE, literal, plan_label
+from .words import literal, plan_label
 
 _QUIET = {"displayModeBar": False}
 _FIRST: dict[Field, int] = {"seq_len": 8_192, "batch": 256}

@@ -13,10 +13,10 @@ import streamlit as st
 from recompute_core.errors import InputError
 from recompute_core.exporting import document, export, warning
 from recompute_core.plans.export import TARGETS, Target
+from recompute_core.words import printable
 
 from . import markup
 from .data import Snapshot, get_store
-from .decision import shown
 from .words import literal
 
 _ROOT = Path(__file__).parents[2]
@@ -76,7 +76,7 @@ def _one(found: Snapshot, plan: str, to: Target) -> None:
 
 
 def _short(name: str) -> str:
-    return shown(name if len(name) <= 48 else f"{name[:40]}…{Path(name).suffix}")
+    return printable(name if len(name) <= 48 else f"{name[:40]}…{Path(name).suffix}")
 
 
 def exported(found: Snapshot, plan: str, to: Target) -> dict[str, Any]:

@@ -9,20 +9,12 @@ from html import escape
 
 from recompute_core.gates import GATE_NAMES
 from recompute_core.results import Gate, Judged, Outcome, Verdict
+from recompute_core.words import OUTCOMES, sentence_case, shape_labels
 
 from .ask import BlockState
 from .palette import VERDICT_MARK, Mark
 from .progress import GridCell, State, Step, is_open
-from .words import (
-    KINDS,
-    OUTCOMES,
-    VERDICTS,
-    figure,
-    interval,
-    plan_label,
-    sentence_case,
-    shape_labels,
-)
+from .words import KINDS, VERDICTS, figure, interval, plan_label
 
 
 def mark(kind: Mark, words: str, quiet: bool = False) -> str:

@@ -6,9 +6,10 @@ from recompute_core.errors import InputError
 from recompute_core.settings import OURS, OwnSettings
 from recompute_core.spec import StudySpec, parse_spec
 from recompute_core.studies.looking import looked_up
+from recompute_core.words import count
 from recompute_core.workloads.registered import registered, resolve
 
-from .words import count, literal
+from .words import literal
 
 EXAMPLES = (
     "hf:LlamaConfig?num_hidden_layers=4&hidden_size=256&intermediate_size=512&vocab_size=1000",

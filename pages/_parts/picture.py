@@ -14,20 +14,16 @@ import plotly.graph_objects as go
 from recompute_core.gates import candidate_sentence, megabytes
 from recompute_core.results import Judged, Measured, Outcome
 from recompute_core.spec import Thresholds
+from recompute_core.words import OUTCOMES, POINT_MEANINGS, shape_labels
 
 from .found import Budget, Estimated, draw_estimated
 from .labels import Named, place
 from .palette import SYMBOLS, VERDICT_MARK, Palette
 from .progress import is_open
-from .words import KINDS, OUTCOMES, plan_label, shape_labels
+from .words import KINDS, plan_label
 
 _AROUND_PX = 115.0
 """What legend, ticks and titles take of a chart's height."""
-_LEGEND: dict[Outcome, str] = {
-    "pass": "passes every gate",
-    "fail": "fails a gate",
-    "undecided": "undecided",
-}
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ def describe(found: Sequence[Point], limits: Thresholds, searched: Sequence[Esti
     """The picture in words, for those who cannot see it."""
     seen = "; ".join(
         f"{p.plan} at {p.shape_key}: update {p.update:.2f}, peak {p.peak:.2f}, "
-        f"{_LEGEND.get(p.outcome, p.outcome)}"
+        f"{POINT_MEANINGS.get(p.outcome, p.outcome)}"
         for p in found[:12]
     )
     rings = "; ".join(f"{p.plan}: update {p.update:.2f}, peak {p.peak:.2f}" for p in searched[:12])
@@ -158,7 +154,7 @@ def picture(
         known = {(p.plan, p.shape_key) for p in found}
         rings = {k: at for k, at in placed.items() if k not in known}
         draw_estimated(figure, searched, rings, colours, edge)
-    for outcome, words in _LEGEND.items():
+    for outcome, words in POINT_MEANINGS.items():
         these = [p for p in found if p.outcome == outcome]
         if these:
             marks = {"symbol": SYMBOLS[outcome], "size": 12, "color": ink[outcome]}

@@ -9,8 +9,7 @@ from typing import Literal
 from recompute_core.plans.names import ATTENTION, MATMULS, Regions
 from recompute_core.settings import Anatomy
 from recompute_core.spec import Region
-
-from .words import count
+from recompute_core.words import count, listed
 
 State = Literal["kept", "recomputed", "nested", "selective", "partly"]
 GLYPHS: dict[State, str] = {
@@ -47,7 +46,7 @@ class Cell:
             "kept": "activations kept",
             "recomputed": "recomputed once in backward",
             "nested": f"{self.word} in backward: regions are nested",
-            "selective": f"recomputed; its region keeps {_and(self.keep)}",
+            "selective": f"recomputed; its region keeps {listed(self.keep)}",
             "partly": "some modules inside it are recomputed",
         }[self.state]
         return f"{self.part}: {meaning}"
@@ -131,17 +130,12 @@ def op_words(op: str, matmuls: Sequence[str] = ()) -> str:
         return f"every second of the {word}"
     numbers = [int(call) for call in calls.split(",")]
     if name not in MATMULS:
-        return f"{word} {_and([str(number + 1) for number in numbers])}"
-    said = f"{'matmul' if len(numbers) == 1 else word} {_and([str(number + 1) for number in numbers])}"
+        return f"{word} {listed([str(number + 1) for number in numbers])}"
+    said = f"{'matmul' if len(numbers) == 1 else word} {listed([str(number + 1) for number in numbers])}"
     if max(numbers) >= len(matmuls):
         return said
     names = dict.fromkeys(matmuls[number].rpartition(".")[2] for number in numbers)
     return f"{said} of {len(matmuls)} ({', '.join(names)})"
-
-
-def _and(words: Sequence[str]) -> str:
-    """`1`, `1 and 2`, `1, 2 and 5`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -156,7 +150,7 @@ def summary(rows: Sequence[Row]) -> str:
     }
     counts = Counter((cell.state, cell.keep) for cell in cells)
     said = [
-        f"{number} {words[state]}{_and(keep)}"
+        f"{number} {words[state]}{listed(keep)}"
         for state in words
         for (its, keep), number in counts.items()
         if its == state

@@ -17,11 +17,12 @@ from recompute_core.studies.checking import (
     check_state,
     start_check,
 )
+from recompute_core.words import count
 
 from . import chrome, markup
 from .data import get_store
 from .palette import Mark
-from .words import count, literal
+from .words import literal
 
 BADGES: dict[Verdict, tuple[Mark, str]] = {
     "legal": ("pass", "legal"),

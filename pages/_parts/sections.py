@@ -9,12 +9,13 @@ from streamlit.delta_generator import DeltaGenerator
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import StudyResult
 from recompute_core.spec import StudySpec
+from recompute_core.words import shape_labels
 
 from . import charts, markup, planmap, tables, timelines
 from .data import Snapshot
 from .estimated import longer, tab_name
 from .palette import Palette
-from .words import plan_label, shape_labels
+from .words import plan_label
 
 _QUIET = {"displayModeBar": False}
 _GAPS = ("Largest gradient gap", "Largest relative gap", "Noise floor", "Canary's gap")

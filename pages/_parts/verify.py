@@ -16,11 +16,11 @@ from recompute_core.reports.keys import fingerprint, public_key_of
 from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.signers import Signer, Signers, load_signers, signers_file
 from recompute_core.reports.verify import SUPPORT, TRUST, Check, CheckOutcome, Verification
+from recompute_core.words import count, printable
 
 from . import markup
-from .decision import outcome_table, shown
+from .decision import outcome_table
 from .palette import Mark
-from .words import count
 
 VARIABLE = "RECOMPUTE_SIGNERS"
 """In the server's environment: the signers file, where it is not signers.json in RECOMPUTE_HOME."""
@@ -69,7 +69,7 @@ def outcome_line(found: Verification) -> str:
         kind, words, sentence = "fail", f"Refused by the check {first.id}", first.sentence
     return (
         f'<div class="rs-verdict rs-edge-{kind}" role="status">{markup.mark(kind, "", quiet=True)}'
-        f"<p><b>{escape(shown(words))}.</b> {escape(shown(sentence))}</p></div>"
+        f"<p><b>{escape(printable(words))}.</b> {escape(printable(sentence))}</p></div>"
     )
 
 

@@ -1,24 +1,18 @@
 """The words and number formats of every page: one name for one thing, units always said."""
 
 import re
-from collections.abc import Sequence
 from datetime import datetime
 
-from recompute_core.results import FigureKind, Outcome
+from recompute_core.results import FigureKind
 from recompute_core.spec import StudySpec
 from recompute_core.studies.store import Status, StudyRow
+from recompute_core.words import count, scientific
 
 VERDICTS: dict[str | None, str] = {
     "adopt": "adopt",
     "keep_original": "keep original",
     "undecided": "undecided",
     None: "no verdict yet",
-}
-OUTCOMES: dict[Outcome, str] = {
-    "pass": "pass",
-    "fail": "fail",
-    "undecided": "undecided",
-    "not_run": "not run",
 }
 KINDS: dict[FigureKind, str] = {
     "measured": "measured here",
@@ -33,7 +27,6 @@ STATUS_SENTENCES: dict[Status, str] = {
     "cancelled": "Cancelled; what was finished is kept",
     "interrupted": "Interrupted: its driver is gone; what was finished is kept",
 }
-MB_NOTE = "MB is 10⁶ bytes."
 INTERVAL_NOTE = (
     "Intervals are 95 % bootstrap intervals of the median; with the 7 pairs of the presets they cover "
     "87.5 %, with 9 to 15 pairs 96 %."
@@ -43,11 +36,6 @@ GATE_MEANINGS = {
     "memory_saving": "The peak must fall at least this far below plain's.",
     "update_latency": "The median update may take at most this much longer than plain's.",
 }
-
-
-def sentence_case(text: str) -> str:
-    """First letter upper, the rest as it is."""
-    return text[:1].upper() + text[1:]
 
 
 def literal(text: str) -> str:
@@ -76,11 +64,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """`1 study`, `3 studies`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def workload_label(name: str) -> str:
     """A workload's name without the settings of another's model: `hf:LlamaConfig (4 settings)`."""
     what, _, query = name.partition("?")
@@ -100,8 +83,7 @@ def figure(value: float | None, ratio: bool = False) -> str:
         return f"{value:.3f}"
     if value == 0:
         return "0"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    return scientific(value)
 
 
 def interval(edges: tuple[float, float] | None, ratio: bool = False) -> str:
@@ -120,17 +102,6 @@ def plan_label(plan: str) -> str:
     if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"blocks:{numbers[0]}–{numbers[-1]}"
     return plan if len(numbers) <= 8 else f"{plan[:22]}… ({len(numbers)} blocks)"
-
-
-def shape_labels(keys: Sequence[str]) -> dict[str, str]:
-    """Shape keys without the sizes that all of them share: `T=128`, `T=256` of one batch."""
-    parts = [key.split(" ") for key in keys]
-    if len(parts) < 2 or len({len(part) for part in parts}) > 1:
-        return {key: key for key in keys}
-    varying = [i for i in range(len(parts[0])) if len({part[i] for part in parts}) > 1]
-    return {
-        key: " ".join(part[i] for i in varying) or key for key, part in zip(keys, parts, strict=True)
-    }
 
 
 def shapes_line(spec: StudySpec) -> str:

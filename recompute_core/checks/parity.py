@@ -22,9 +22,9 @@ Build = Callable[[], Job]
 """Makes a fresh job; every update starts from one."""
 
 
-def check_noise(build: Build, spec: StudySpec, reference: Snapshot) -> Noise:
+def check_noise(job: Job, spec: StudySpec, reference: Snapshot) -> Noise:
     """Plain against plain, each from a fresh model: what the device changes by itself."""
-    again = fixed_update(build(), spec.optimizer, spec.seed)
+    again = fixed_update(job, spec.optimizer, spec.seed)
     return Noise(gaps=compare(reference, again.tensors))
 
 

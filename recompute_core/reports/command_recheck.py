@@ -9,6 +9,8 @@ import click
 
 from ..errors import InputError
 from ..output import check_json_file, json_option, write_json
+from ..words import printable
+from .command_report import signers_option
 
 if TYPE_CHECKING:
     from .recheck_record import Change, Recheck, ShapeRecheck
@@ -17,12 +19,7 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: python -m recompute_core recheck decision --signers signers.json")
 @click.argument("bundle", type=click.Path(path_type=Path), metavar="BUNDLE")
-@click.option(
-    "--signers",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Whom you trust; signers.json in RECOMPUTE_HOME unless given. 'keys trust' writes it.",
-)
+@signers_option
 @click.option("--shape", metavar="KEY", help="At this shape alone, such as 'T=512 B=8'.")
 @click.option(
     "--set",
@@ -66,7 +63,7 @@ def recheck(
         found = room.recheck(believed, shape, settings, tell=tell)
     if json_file != "-":
         for line in _lines(found):
-            click.echo(_shown(line))
+            click.echo(printable(line))
     write_json(json_file, found.document())
     sys.exit(found.exit_code)
 
@@ -74,7 +71,7 @@ def recheck(
 def _refuse(verification: "Verification", json_file: str | None) -> None:
     """Say why a report is not believed; nothing of it was run."""
     if json_file != "-":
-        click.echo(_shown(f"{verification.sentence} Nothing was run."))
+        click.echo(printable(f"{verification.sentence} Nothing was run."))
     document = {
         "schema": "recompute-recheck/1",
         "outcome": "refused",
@@ -102,7 +99,7 @@ def _list(path: Path, json_file: str | None) -> None:
     found = history(home_folder(), statement)
     if json_file != "-":
         for one in found:
-            click.echo(_shown(f"{one.checked_at}  {WORDS[one.outcome]}: {one.sentence}"))
+            click.echo(printable(f"{one.checked_at}  {WORDS[one.outcome]}: {one.sentence}"))
         if not found:
             click.echo("No rechecks yet.")
     document = {
@@ -185,8 +182,3 @@ def _shape(one: "ShapeRecheck") -> Iterator[str]:
             is_plain = parity.rollback.is_plain(one.noise_floor)
             yield "  rollback   " + ("plain is plain again" if is_plain else "PLAIN IS NOT BACK")
     yield f"  {one.sentence}"
-
-
-def _shown(text: str) -> str:
-    """Text for a terminal: names in a report may hold anything that somebody has signed."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

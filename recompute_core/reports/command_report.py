@@ -10,6 +10,7 @@ import click
 from ..command_gate import set_thresholds, thresholds_of
 from ..errors import InputError
 from ..output import EXIT_CODES, check_json_file, json_option, write_json
+from ..words import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
     from .evidence import Evidence
     from .keys import PrivateKey, PublicKey
     from .release import Released, ReleasedSupplied
+
+
+signers_option = click.option(
+    "--signers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Whom you trust; signers.json in RECOMPUTE_HOME unless given. 'keys trust' writes it.",
+)
 
 
 @click.command(
@@ -83,7 +92,7 @@ def report(
         click.echo(f"signed with {document['signer']['fingerprint']}")
         for name, why in document["not_recorded"].items():
             click.echo(f"not in it: {name}: {why}")
-        click.echo(f"\n{_shown(said.sentence)}")
+        click.echo(f"\n{printable(said.sentence)}")
     write_json(json_file, document)
     sys.exit(EXIT_CODES[released.predicate.verdict])
 
@@ -136,12 +145,7 @@ def _written(out: Path, released: "Released | ReleasedSupplied", key: "PublicKey
 
 @click.command(epilog="Example: python -m recompute_core verify decision --signers signers.json")
 @click.argument("bundle", type=click.Path(path_type=Path), metavar="BUNDLE")
-@click.option(
-    "--signers",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Whom you trust; signers.json in RECOMPUTE_HOME unless given. 'keys trust' writes it.",
-)
+@signers_option
 @json_option
 def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
     """Check a signed decision, a folder or a .zip, and compute every gate again from its samples.
@@ -158,15 +162,10 @@ def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
         words = {"pass": "ok", "fail": "FAIL", "not_reached": "-"}
         for check in found.checks:
             click.echo(
-                f"{words[check.outcome]:4}  {check.id.partition(':')[0]:12} {_shown(check.sentence)}"
+                f"{words[check.outcome]:4}  {check.id.partition(':')[0]:12} {printable(check.sentence)}"
             )
         for warning in found.warnings:
-            click.echo(f"note: {_shown(warning)}")
-        click.echo(f"\n{_shown(found.sentence)}")
+            click.echo(f"note: {printable(warning)}")
+        click.echo(f"\n{printable(found.sentence)}")
     write_json(json_file, found.document())
     sys.exit(0 if found.verified else 1)
-
-
-def _shown(text: str) -> str:
-    """Text for a terminal: a plan's name may hold anything that somebody has signed."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

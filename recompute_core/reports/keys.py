@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ..errors import InputError
+from ..reading import read_at_most
 from . import pkcs8
 
 PrivateKey = ec.EllipticCurvePrivateKey | Ed25519PrivateKey
@@ -107,13 +108,7 @@ def public_key_of(pem: str, where: str) -> PublicKey:
 
 def read_public_key(path: Path) -> PublicKey:
     """The public key in a PEM file. InputError when there is none."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) > _LARGEST_FILE_BYTES:
-        raise InputError(f"{path}: is too large for a key")
+    data = read_at_most(path, _LARGEST_FILE_BYTES, "is too large for a key")
     return public_key_of(data.decode("utf-8", errors="replace"), str(path))
 
 

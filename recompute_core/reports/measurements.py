@@ -48,6 +48,7 @@ from pydantic import (
 
 from ..results import Pair, Timing
 from ..spec import Thresholds, explain
+from ..words import printable
 from .refusal import Untrusted, quoted
 from .strict_json import parse
 
@@ -208,16 +209,11 @@ def read_measurements(data: bytes, name: str) -> Measurements:
     try:
         return Measurements.model_validate(raw)
     except ValidationError as error:
-        raise _odd(name, _plain(explain(error).replace("no such setting", "no such field"))) from None
+        raise _odd(name, printable(explain(error).replace("no such setting", "no such field"))) from None
 
 
 def is_csv(name: str) -> bool:
     return name.lower().endswith(".csv")
-
-
-def _plain(text: str) -> str:
-    """Text for one line of a terminal."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _odd(where: str, sentence: str) -> Untrusted:

@@ -97,14 +97,9 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
 
         if task.plain is None:
             raise RuntimeError(f"{phase} was asked for without a reference")
-        if phase == "noise" and build().batch_digest != task.plain.batch_digest:
-            raise RuntimeError(
-                "the batch is another one each time it is made; seed what it is drawn from (torch, "
-                "random and NumPy are seeded before)"
-            )
         reference = snapshot.load(task.reference, task.plain.digest)
         if phase == "noise":
-            return parity.check_noise(build, spec, reference)
+            return parity.check_noise(_same_batch(build(), task.plain), spec, reference)
         if phase == "canary":
             if task.canary is None:
                 raise RuntimeError("canary was asked for without a module to break")
@@ -113,6 +108,16 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
             build, spec, reference, task.regions, task.noise_floor, task.plain.block_calls
         )
     return _cost(phase, build, task, say)
+
+
+def _same_batch(job: Any, plain: Reference) -> Any:
+    """The job, if its batch is the reference's; raises RuntimeError."""
+    if job.batch_digest != plain.batch_digest:
+        raise RuntimeError(
+            "the batch is another one each time it is made; seed what it is drawn from (torch, random "
+            "and NumPy are seeded before)"
+        )
+    return job
 
 
 def _reference(build: Callable[[], Any], task: Assignment) -> Record:

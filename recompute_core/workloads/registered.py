@@ -17,7 +17,6 @@ from ..settings import OTHERS, OURS, is_own
 VARIABLE = "RECOMPUTE_WORKLOADS"
 GROUP = "recompute_workloads"
 OWN = "own:"
-LIBRARIES = ("hf", "timm")
 
 
 def resolve(workload: str | None, factory: str | None) -> str:
@@ -35,7 +34,7 @@ def resolve(workload: str | None, factory: str | None) -> str:
         os.environ[VARIABLE] = ",".join(dict.fromkeys(known))
         return OWN + factory
     assert workload is not None
-    if workload in OURS or (is_own(workload) and workload.partition(":")[0] in LIBRARIES):
+    if workload in OURS or workload.startswith(("hf:", "timm:")):
         return workload
     name = workload.removeprefix(OWN)
     own = registered()

@@ -293,7 +293,7 @@ def test_one_block_alone_is_called_twice() -> None:
 
 
 def test_plain_against_plain_is_bitwise_equal() -> None:
-    noise = check_noise(small_gpt, SPEC, reference_of(small_gpt))
+    noise = check_noise(small_gpt(), SPEC, reference_of(small_gpt))
     assert noise.bitwise
     assert len(noise.gaps) == len(reference_of(small_gpt))
 
@@ -301,7 +301,7 @@ def test_plain_against_plain_is_bitwise_equal() -> None:
 def test_another_seed_is_noticed() -> None:
     other = StudySpec(seed=1)
     found = check_noise(
-        lambda: mlps(1, lambda: nn.Dropout(0.5)),
+        mlps(1, lambda: nn.Dropout(0.5)),
         other,
         reference_of(lambda: mlps(1, lambda: nn.Dropout(0.5))),
     )

@@ -12,6 +12,7 @@ from pages._parts.whatif import rejudge
 from recompute_core.spec import Thresholds
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.store import Event, Store
+from recompute_core.words import shape_labels
 
 from . import studies
 
@@ -161,7 +162,7 @@ def test_gaps_are_short(value: float | None, said: str) -> None:
 
 
 def test_shapes_and_plans_are_short() -> None:
-    assert words.shape_labels(["T=128 B=4", "T=256 B=4"]) == {
+    assert shape_labels(["T=128 B=4", "T=256 B=4"]) == {
         "T=128 B=4": "T=128",
         "T=256 B=4": "T=256",
     }

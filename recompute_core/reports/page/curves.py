@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from ...words import shape_labels
 from .markup import Html, el, join, paragraph
 from .plot import Plot, Scale, drawing, legend
 from .view import ReportView, ShapeView
-from .words import plan_label, short_shapes
+from .words import plan_label
 
 _HEIGHT = 190
 _SIZES = {"seq_len": "sequence length (tokens)", "batch": "batch size"}
@@ -59,7 +60,7 @@ def _axis(view: ReportView) -> tuple[str, list[tuple[float, str]]]:
     if len(varying) == 1 and varying[0] in _SIZES:
         sizes = [one.shape[varying[0]] for one in shapes]
         return _SIZES[varying[0]], [(float(size), f"{size:,}") for size in sizes]
-    short = short_shapes([one.shape_key for one in shapes])
+    short = shape_labels([one.shape_key for one in shapes])
     return "shape", [(float(i), short[one.shape_key]) for i, one in enumerate(shapes)]
 
 

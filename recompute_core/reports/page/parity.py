@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from ...results import Canary, Gap, ParityFailed, ParityPassed
+from ...words import count, listed
 from .markup import Column, Group, Html, bullets, el, join, paragraph, table
 from .view import ReportView, ShapeView
-from .words import PARTS, count, gap, listed
+from .words import PARTS, gap
 
 _SUMMARY = (
     Column("Shape"),

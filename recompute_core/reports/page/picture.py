@@ -9,20 +9,16 @@ from dataclasses import dataclass
 from ...gates import megabytes
 from ...results import Outcome
 from ...spec import Thresholds
+from ...words import OUTCOMES, POINT_MEANINGS, shape_labels
 from .markup import Html, el, paragraph
 from .plot import Plot, Scale, drawing, legend
 from .view import ReportView, ShapeView
-from .words import OUTCOMES, VERDICT_OUTCOME, short_shapes
+from .words import VERDICT_OUTCOME
 
 _HEIGHT = 330
 _LETTER_ROOM = 16
 """Pixels from one name to the next below it."""
 _MOST_NAMES = 12
-_MEANINGS: dict[Outcome, str] = {
-    "pass": "passes every gate",
-    "fail": "fails a gate",
-    "undecided": "undecided",
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class Point:
 
 def points(view: ReportView) -> list[Point]:
     """Where each shape's gates put it; a shape without both ratios has no place."""
-    names = short_shapes([one.shape_key for one in view.shapes])
+    names = shape_labels([one.shape_key for one in view.shapes])
     return [found for one in view.shapes if (found := _point(one, names[one.shape_key])) is not None]
 
 
@@ -75,11 +71,11 @@ def picture(view: ReportView) -> Html:
     inside += [_drawn(plot, point) for point in found]
     if len(view.shapes) > 1:
         inside.append(_names(plot, found))
-    kinds = [o for o in _MEANINGS if any(p.outcome == o for p in found)]
+    kinds = [o for o in POINT_MEANINGS if any(p.outcome == o for p in found)]
     return el(
         "div",
         legend(
-            [(o, f"fill-{o}", _MEANINGS[o]) for o in kinds]
+            [(o, f"fill-{o}", POINT_MEANINGS[o]) for o in kinds]
             + [("plain", "fill-plain", "plain, 1 by definition")]
         ),
         paragraph("peak memory, ratio to plain", css="axis-title"),

@@ -5,9 +5,10 @@ from typing import Any
 
 from ...results import Reference, Revisions, SourceRevision
 from ...spec import Thresholds
+from ...words import count
 from .markup import Column, Group, Html, bullets, code, el, facts, join, paragraph, table
 from .view import ReportView
-from .words import count, gap, when
+from .words import gap, when
 
 _NAMES = {
     "device_name": "device name",

@@ -5,9 +5,10 @@ from typing import Literal
 
 from ...plans.names import ATTENTION, MATMULS
 from ...spec import Region
+from ...words import count, listed
 from .markup import Column, Group, Html, bullets, el, join, paragraph, table
 from .view import ReportView, ShapeView
-from .words import count, listed, plan_label, runs
+from .words import plan_label, runs
 
 State = Literal["kept", "recomputed", "nested", "selective", "partly"]
 _STATES: dict[State, str] = {

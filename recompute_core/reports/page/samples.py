@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...results import MemoryPair, Timing
+from ...words import count
 from .markup import Column, Group, Html, el, join, paragraph, table
 from .plot import Plot, Scale, drawing
 from .view import ReportView, ShapeView
-from .words import count, interval, ratio
+from .words import interval, ratio
 
 _HEIGHT = 30
 _MOST_ROWS = 2000

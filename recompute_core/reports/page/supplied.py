@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from ...spec import Thresholds
+from ...words import count
 from ..measurements import Measurements
 from . import samples as of_studies
 from .markup import Column, Group, Html, bullets, el, facts, join, paragraph, table
 from .view import ReportView
-from .words import count, gap
+from .words import gap
 
 _LIMITS = (
     ("gradient_gap", "Gap of a gradient", "largest absolute gap of any gradient"),

@@ -2,22 +2,19 @@
 
 from ...gates import GATE_NAMES
 from ...results import Gate, ParityFailed
+from ...words import MB_NOTE, OUTCOMES, count, sentence_case
 from .markup import Column, Group, Html, bullets, code, el, facts, join, paragraph, table
 from .plot import mark
 from .view import ReportView
 from .words import (
     INTERVAL_NOTE,
     KINDS,
-    MB_NOTE,
-    OUTCOMES,
     VERDICT_OUTCOME,
     VERDICTS,
-    count,
     gap,
     interval,
     plan_label,
     ratio,
-    sentence_case,
     when,
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ...results import FigureKind, Outcome
+from ...words import scientific
 
 VERDICTS = {"adopt": "adopt", "keep_original": "keep original", "undecided": "undecided"}
 VERDICT_OUTCOME: dict[str, Outcome] = {
@@ -12,12 +13,6 @@ VERDICT_OUTCOME: dict[str, Outcome] = {
     "undecided": "undecided",
 }
 """The mark that a verdict is drawn with."""
-OUTCOMES: dict[Outcome, str] = {
-    "pass": "pass",
-    "fail": "fail",
-    "undecided": "undecided",
-    "not_run": "not run",
-}
 KINDS: dict[FigureKind, str] = {
     "measured": "measured",
     "estimated": "estimated",
@@ -33,16 +28,10 @@ PARTS = {
     "weight": "weight after the step",
 }
 """What a compared tensor is."""
-MB_NOTE = "MB is 10⁶ bytes."
 INTERVAL_NOTE = (
     "Intervals are 95 % bootstrap intervals of the median of the paired ratios; with 7 pairs they cover "
     "87.5 %, with 9 to 15 pairs 96 %. A gate passes when its whole interval keeps to the threshold."
 )
-
-
-def sentence_case(text: str) -> str:
-    """First letter upper, the rest as it is."""
-    return text[:1].upper() + text[1:]
 
 
 def when(moment: str) -> str:
@@ -53,19 +42,13 @@ def when(moment: str) -> str:
         return moment
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """`1 shape`, `3 shapes`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def gap(value: float | None) -> str:
     """`0`, `1e-4`, `2.8e-7`, `0.31`, `28.5`: a gap or its limit."""
     if value is None:
         return "–"
     if value == 0 or 0.01 <= value < 10_000:
         return f"{value:.3g}"
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+    return scientific(value)
 
 
 def ratio(value: float | None) -> str:
@@ -88,22 +71,6 @@ def plan_label(plan: str) -> str:
         if found == list(range(found[0], found[-1] + 1)):
             return f"blocks:{found[0]}–{found[-1]}"
     return plan
-
-
-def short_shapes(keys: Sequence[str]) -> dict[str, str]:
-    """Shape keys without the sizes that all of them share: `T=128`, `T=256` of one batch."""
-    parts = [key.split(" ") for key in keys]
-    if len(parts) < 2 or len({len(part) for part in parts}) > 1:
-        return {key: key for key in keys}
-    varying = [i for i in range(len(parts[0])) if len({part[i] for part in parts}) > 1]
-    return {
-        key: " ".join(part[i] for i in varying) or key for key, part in zip(keys, parts, strict=True)
-    }
-
-
-def listed(words: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def runs(names: Sequence[str], order: Sequence[str]) -> str:

@@ -1,0 +1,56 @@
+"""Words and formats that terminal, pages and report share: one name for one thing. No torch."""
+
+from collections.abc import Sequence
+
+from .results import Outcome
+
+OUTCOMES: dict[Outcome, str] = {
+    "pass": "pass",
+    "fail": "fail",
+    "undecided": "undecided",
+    "not_run": "not run",
+}
+POINT_MEANINGS: dict[Outcome, str] = {
+    "pass": "passes every gate",
+    "fail": "fails a gate",
+    "undecided": "undecided",
+}
+"""What the mark of a candidate in the picture says."""
+MB_NOTE = "MB is 10⁶ bytes."
+
+
+def sentence_case(text: str) -> str:
+    """First letter upper, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 study`, `3 studies`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def scientific(value: float) -> str:
+    """`1e-4`, `2.8e-7`: two digits, without zeros that say nothing."""
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
+def shape_labels(keys: Sequence[str]) -> dict[str, str]:
+    """Shape keys without the sizes that all of them share: `T=128`, `T=256` of one batch."""
+    parts = [key.split(" ") for key in keys]
+    if len(parts) < 2 or len({len(part) for part in parts}) > 1:
+        return {key: key for key in keys}
+    varying = [i for i in range(len(parts[0])) if len({part[i] for part in parts}) > 1]
+    return {
+        key: " ".join(part[i] for i in varying) or key for key, part in zip(keys, parts, strict=True)
+    }
+
+
+def printable(text: str) -> str:
+    """Foreign text for one line: whoever wrote it may have written anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
