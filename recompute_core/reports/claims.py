@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ..studies.store import StudyRow
+from ..words import count
 
 ROLLBACK_WORDS = (
     "The plan changes no parameter, no buffer, no state dict and no checkpoint file: it shadows calls "
@@ -20,7 +21,7 @@ def not_claimed(row: StudyRow, supplied: bool, not_recorded: Mapping[str, str]) 
     spec, here = row.spec, row.environment
     device = here.get("device_name") or here.get("device") or "the device it ran on"
     libraries = ", ".join(f"{name} {here[name]}" for name in ("torch", "python") if name in here)
-    threads = f", {here['threads']} threads" if here.get("threads") else ""
+    threads = f", {count(here['threads'], 'thread')}" if here.get("threads") else ""
     claims = [
         f"Nothing is claimed of any device but {device}{threads}.",
         f"Nothing is claimed of other library versions than these: {libraries or 'not recorded'}.",
