@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -27,14 +30,21 @@ from recompute_core.workloads.receipts import (
 )
 from recompute_core.workloads.receipts import cache as cache_module
 from recompute_core.workloads.receipts import dataset as dataset_module
-from recompute_core.workloads.receipts import job as job_module
 from recompute_core.workloads.receipts.bills import bill_of, money
 from recompute_core.workloads.receipts.cache import folder_of
-from recompute_core.workloads.receipts.dataset import Progress, choose_batch, digest_of
+from recompute_core.workloads.receipts.dataset import Progress, choose_batch, digest_of, rows_of
 from recompute_core.workloads.receipts.encoder import Encoder
+from recompute_core.workloads.receipts.labels import REASONS
 from recompute_core.workloads.receipts.paper import is_torn, paper_of
-from recompute_core.workloads.receipts.photos import label_of, photo_count, take
-from recompute_core.workloads.receipts.splitting import check_sides, split_receipts
+from recompute_core.workloads.receipts.photos import (
+    label_of,
+    photo_count,
+    recorded_label,
+    rejection,
+    spoil,
+    take,
+)
+from recompute_core.workloads.receipts.splitting import check_sides, divide, split_receipts
 
 SMALL = 100
 """Receipts of the set the tests share: two of them torn."""
@@ -59,7 +69,9 @@ def small(home: Path, progress: list[tuple[int, int]]) -> Dataset:
 @pytest.fixture
 def small_home(home: Path, small: Dataset, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home whose default set is the small one."""
-    monkeypatch.setattr(job_module, "ensure_dataset", lambda _: small)
+    monkeypatch.setattr(
+        "recompute_core.workloads.receipts.photo_set.ensure_dataset", lambda home, receipts: small
+    )
     return home
 
 
@@ -182,8 +194,9 @@ def print_contrast(photo: NDArray[np.uint8]) -> float:
 def shares(small: Dataset, measure: Callable[[NDArray[np.uint8]], float]) -> dict[str, float]:
     """Median of a measure over the photos of each class."""
     values: dict[str, list[float]] = {label: [] for label in LABELS}
-    for photo, label in zip(small.photos, small.labels, strict=True):
-        values[label].append(measure(photo))
+    for photo, label, accepted in zip(small.photos, small.labels, small.accepted, strict=True):
+        if accepted:
+            values[label].append(measure(photo))
     return {label: float(np.median(found)) for label, found in values.items()}
 
 
@@ -199,6 +212,60 @@ def test_the_defects_are_visible(small: Dataset) -> None:
     assert contrast["faint"] < 0.5 * contrast["ok"]
 
 
+# --- the intake step -------------------------------------------------------------------------
+
+
+def test_rows_by_side_label_and_reason() -> None:
+    rows = rows_of(1200)
+    assert len(rows) == 3643
+    accepted = Counter((side, label) for _, _, _, label, side, taken, _ in rows if taken)
+    assert accepted == {
+        ("train", "ok"): 798, ("train", "blurry"): 499, ("train", "faint"): 455,
+        ("train", "glare"): 503, ("train", "cutoff"): 482, ("train", "torn"): 55,
+        ("validation", "ok"): 200, ("validation", "blurry"): 125, ("validation", "faint"): 114,
+        ("validation", "glare"): 125, ("validation", "cutoff"): 121, ("validation", "torn"): 14,
+    }  # fmt: skip
+    assert Counter((row[4], row[6]) for row in rows if not row[5]) == {
+        ("train", "unreadable"): 37, ("train", "too small"): 41, ("train", "wrong label"): 42,
+        ("validation", "unreadable"): 9, ("validation", "too small"): 11,
+        ("validation", "wrong label"): 12,
+    }  # fmt: skip
+
+
+def test_every_torn_receipt_keeps_a_photo() -> None:
+    for receipt in range(3000):
+        if is_torn(receipt):
+            assert rejection(receipt, 0) is None
+        for photo in range(photo_count(receipt)):
+            wrong = rejection(receipt, photo) == "wrong label"
+            assert wrong == (recorded_label(receipt, photo) != label_of(receipt, photo))
+
+
+def test_rejected_photos_show_why(small: Dataset) -> None:
+    reasons = Counter(small.reject_reasons)
+    assert min(reasons[reason] for reason in REASONS) > 0
+    for photo, reason, accepted in zip(small.photos, small.reject_reasons, small.accepted, strict=True):
+        assert accepted == (reason == "")
+        thumbnail = photo[::8, ::8].repeat(8, 0).repeat(8, 1)
+        assert np.array_equal(photo, thumbnail) == (reason == "too small")
+
+
+def test_an_unreadable_photo_is_dark_or_out_of_order() -> None:
+    image = take(0, 0)
+    kinds = set()
+    for seed in range(20):
+        spoiled = spoil(image, "unreadable", np.random.default_rng(seed))
+        assert spoiled.shape == image.shape and spoiled.dtype == np.uint8
+        dark = spoiled.mean() < 0.4 * image.mean()
+        kinds.add(bool(dark))
+        if not dark:  # the same pixels, none of its bands of rows in its place
+            assert np.array_equal(np.sort(spoiled, None), np.sort(image, None))
+            assert (spoiled == image).mean() < 0.2
+    assert kinds == {True, False}
+    assert spoil(image, None, np.random.default_rng(0)) is image
+    assert spoil(image, "wrong label", np.random.default_rng(0)) is image
+
+
 # --- the split and the cache -----------------------------------------------------------------
 
 
@@ -211,7 +278,9 @@ def test_the_split_is_by_receipt(small: Dataset) -> None:
     assert len(train | validation) == SMALL
     assert 0.15 < small.sides.count("validation") / len(small.sides) < 0.25
     torn = Counter(
-        side for side, label in zip(small.sides, small.labels, strict=True) if label == "torn"
+        side
+        for side, label, accepted in zip(small.sides, small.labels, small.accepted, strict=True)
+        if label == "torn" and accepted
     )
     assert torn["train"] > 0
     assert torn["validation"] > 0
@@ -221,14 +290,36 @@ def test_a_split_is_the_same_each_time() -> None:
     labels = ["ok", "torn", "blurry", "ok", "torn", "faint", "ok", "glare"] * 5
     receipts = [index // 2 for index in range(40)]
     assert split_receipts(labels, receipts) == split_receipts(labels, receipts)
-    check_sides(labels, receipts, split_receipts(labels, receipts))
+    sides = split_receipts(labels, receipts)
+    check_sides(labels, receipts, sides, [True] * 40)
+    assert divide(labels, receipts, [True] * 40) == sides
+
+
+@given(st.lists(st.booleans(), min_size=40, max_size=40), st.randoms())
+def test_rejected_photos_do_not_move_the_split(accepted: list[bool], random: Random) -> None:
+    """Whatever a rejected photo is labelled, the accepted ones are divided as if it were not there."""
+    receipts = [index // 4 for index in range(40)]
+    accepted[::4] = [True] * 10
+    labels = [random.choice(LABELS) for _ in receipts]
+    sides = divide(labels, receipts, accepted)
+    kept = [i for i in range(40) if accepted[i]]
+    alone = split_receipts([labels[i] for i in kept], [receipts[i] for i in kept])
+    assert alone == tuple(sides[i] for i in kept)
+    assert all(len(set(sides[i : i + 4])) == 1 for i in range(0, 40, 4))
+
+
+def test_a_receipt_of_rejected_photos_alone_lies_in_training() -> None:
+    labels, receipts = ["ok", "torn"] * 10, [index // 2 for index in range(20)]
+    accepted = [receipt != 3 for receipt in receipts]
+    assert divide(labels, receipts, accepted)[6:8] == ("train", "train")
 
 
 def test_a_receipt_on_both_sides_is_an_error() -> None:
     with pytest.raises(ValueError, match="receipt 4 is on both sides"):
-        check_sides(["torn", "torn"], [4, 4], ["train", "validation"])
-    with pytest.raises(ValueError, match="no photo labelled torn on the validation side"):
-        check_sides(["torn", "ok"], [4, 5], ["train", "validation"])
+        check_sides(["torn", "torn"], [4, 4], ["train", "validation"], [True, True])
+    for label, accepted in (("ok", True), ("torn", False)):
+        with pytest.raises(ValueError, match="no accepted photo labelled torn on the validation side"):
+            check_sides(["torn", label], [4, 5], ["train", "validation"], [True, accepted])
 
 
 def test_the_set_is_kept_and_found_again(home: Path, small: Dataset) -> None:
@@ -243,12 +334,9 @@ def test_the_set_is_kept_and_found_again(home: Path, small: Dataset) -> None:
 
     again = ensure_dataset(home, never, receipts=SMALL)
     assert again.digest == small.digest
-    rows = [
-        (index, small.receipts[index], small.numbers[index], small.labels[index], side)
-        for index, side in enumerate(small.sides)
-    ]
+    rows = rows_of(SMALL)
     assert small.digest == digest_of(small.photos, rows)
-    rows[5] = (*rows[5][:4], "train" if rows[5][4] == "validation" else "validation")
+    rows[5] = (*rows[5][:4], "train" if rows[5][4] == "validation" else "validation", *rows[5][5:])
     assert small.digest != digest_of(small.photos, rows)
 
 
@@ -261,7 +349,7 @@ def test_progress_counts_photos_to_the_end(
     assert progress == sorted(progress)
     assert len(progress) == SMALL + 1
     folders = [path.name for path in (home / "datasets").iterdir() if path.is_dir()]
-    assert folders == [f"receipts-v1-{SMALL}"]
+    assert folders == [f"receipts-v2-{SMALL}"]
 
 
 def test_two_makers_make_one_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,9 +427,13 @@ def test_the_batch_is_fixed_by_its_seed(small_home: Path, small: Dataset) -> Non
 
 
 def test_the_batch_comes_from_training(small_home: Path, small: Dataset) -> None:
-    size = small.sides.count("train")
+    train = [
+        i
+        for i, (side, accepted) in enumerate(zip(small.sides, small.accepted, strict=True))
+        if side == "train" and accepted
+    ]
+    size = len(train)
     photos, _ = build(ReceiptsSettings(batch=size), 0, small_home).batch
-    train = [i for i, side in enumerate(small.sides) if side == "train"]
     expected = sorted(small.photos[i].tobytes() for i in train)
     pixels = (photos[:, 0] * 255).round().to(torch.uint8).numpy()
     assert sorted(photo.tobytes() for photo in pixels) == expected

@@ -15,6 +15,8 @@ from recompute_core.errors import InputError
 from recompute_core.settings import ReceiptsSettings
 from recompute_core.workloads.receipts import LABELS, build, check_images
 from recompute_core.workloads.receipts.manifest import load_grey, read_manifest
+from recompute_core.workloads.receipts.photo_set import Row as PhotoRow
+from recompute_core.workloads.receipts.photo_set import photo_set
 
 Row = dict[str, Any]
 
@@ -279,3 +281,64 @@ def test_checking_imports_no_torch(tmp_path: Path, good: list[Row]) -> None:
         "assert not {'torch', 'kornia'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- rejected rows ---------------------------------------------------------------------------
+
+
+def rejected(table: list[Row]) -> list[Row]:
+    """The same rows; the third, of r1 in training, and the seventh, of r3 in validation, rejected."""
+    for index, reason in ((2, "unreadable"), (6, "")):
+        table[index] |= {"accepted": "false", "reject_reason": reason, "label": "ok"}
+    table[7]["label"] = "torn"
+    return table
+
+
+def test_rejected_rows_stay_within_reach(tmp_path: Path, good: list[Row]) -> None:
+    manifest = read_manifest(save(tmp_path, rejected(good)))
+    assert [row.row for row in manifest.rows] == list(range(2, 22))
+    assert [row.row for row in manifest.rows if not row.accepted] == [4, 8]
+    assert manifest.photos == tuple(row for row in manifest.rows if row.accepted)
+    assert manifest.rejected == 2
+    assert [manifest.rows[index].reject_reason for index in (2, 3, 6)] == ["unreadable", "", ""]
+    assert [manifest.rows[index].side for index in (2, 6)] == ["train", "validation"]
+    digest = manifest.digest
+    good[6]["reject_reason"] = "too small"
+    assert read_manifest(save(tmp_path, good)).digest != digest
+
+
+def test_a_rejected_row_lies_on_the_side_made_for_its_receipt(tmp_path: Path, good: list[Row]) -> None:
+    for row in rejected(good):
+        del row["split"]
+    rows = read_manifest(save(tmp_path, good)).rows
+    assert rows[2].side == rows[3].side
+    assert rows[6].side == rows[7].side
+
+
+def test_the_file_of_a_rejected_row_is_never_opened(tmp_path: Path, good: list[Row]) -> None:
+    save(tmp_path, rejected(good))
+    (tmp_path / "shots/2.png").write_bytes(b"lens covered")
+    (tmp_path / "shots/6.png").unlink()
+    assert check_images(tmp_path).rejected == 2
+    photos = photo_set(ReceiptsSettings(images=str(tmp_path), height=64, image_width=64), tmp_path)
+    pixels = photos.pixels(photos.train)
+    assert [index for index, image in enumerate(pixels) if not image.any()] == [0, 2]  # 0 is black
+    good[2]["image_path"] = "../2.png"
+    pd.DataFrame(good).to_csv(tmp_path / "manifest.csv", index=False)
+    assert "row 4: '../2.png' leads out of the folder" in refusal(tmp_path)
+
+
+def test_the_photo_set_of_a_folder(tmp_path: Path, good: list[Row]) -> None:
+    save(tmp_path, rejected(good))
+    photos = photo_set(ReceiptsSettings(images=str(tmp_path), height=64, image_width=64), tmp_path)
+    assert photos.digest == read_manifest(tmp_path).digest
+    train = [index for index, row in enumerate(good) if row["split"] == "train"]
+    assert [row.place for row in photos.train] == train
+    assert [row.place for row in photos.validation] == [7, 14, 15]
+    assert photos.train[2] == PhotoRow(2, "ok", "r1", accepted=False, reject_reason="unreadable")
+    chosen = [photos.validation[2], photos.train[2], photos.train[1]]
+    pixels = photos.pixels(chosen)
+    assert pixels.shape == (3, 64, 64) and pixels.dtype == np.uint8
+    assert pixels[:, 32, 32].tolist() == [150, 0, 10]
+    assert photos.pixels([]).shape == (0, 64, 64)
+    assert not (tmp_path / "datasets").exists()

@@ -25,12 +25,12 @@ from .cache import (
     locked,
     read_facts,
 )
-from .splitting import check_sides, split_receipts
+from .splitting import check_sides, divide
 
 Progress = Callable[[int, int], None]
 """Called with photos done and photos in all."""
-Rows = list[tuple[int, int, int, str, str]]
-COLUMNS = ("image", "receipt_id", "photo", "label", "split")
+Rows = list[tuple[int, int, int, str, str, bool, str]]
+COLUMNS = ("image", "receipt_id", "photo", "label", "split", "accepted", "reject_reason")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,11 @@ class Dataset:
     """Receipt number of each photo; with `numbers` it names the photo for `photos.take`."""
     numbers: tuple[int, ...]
     labels: tuple[str, ...]
+    """As recorded: of a photo rejected for a wrong label, the wrong one."""
     sides: tuple[str, ...]
+    accepted: tuple[bool, ...]
+    reject_reasons: tuple[str, ...]
+    """Empty for an accepted photo."""
     digest: str
 
 
@@ -71,7 +75,7 @@ def _load(folder: Path) -> Dataset:
         photos = np.load(folder / PHOTOS_FILE, mmap_mode="r")
         table = pd.read_parquet(folder / MANIFEST_FILE, columns=list(COLUMNS))
         columns = {name: tuple(table[name].tolist()) for name in COLUMNS}
-        check_sides(columns["label"], columns["receipt_id"], columns["split"])
+        check_sides(columns["label"], columns["receipt_id"], columns["split"], columns["accepted"])
     except (OSError, ValueError, KeyError) as error:  # pyarrow's errors are ValueErrors
         raise damaged(folder, str(error).splitlines()[0]) from None
     if len(photos) != facts.photos or columns["image"] != tuple(range(facts.photos)):
@@ -82,6 +86,8 @@ def _load(folder: Path) -> Dataset:
         numbers=columns["photo"],
         labels=columns["label"],
         sides=columns["split"],
+        accepted=columns["accepted"],
+        reject_reasons=columns["reject_reason"],
         digest=facts.digest,
     )
 
@@ -102,34 +108,44 @@ def _write(folder: Path, receipts: int, progress: Progress) -> None:
     import pandas as pd
 
     from .paper import paper_of
-    from .photos import HEIGHT, WIDTH, label_of, photo_count, take
+    from .photos import HEIGHT, WIDTH, take
 
-    named = [(receipt, photo) for receipt in range(receipts) for photo in range(photo_count(receipt))]
-    photos = np.lib.format.open_memmap(folder / PHOTOS_FILE, "w+", np.uint8, (len(named), HEIGHT, WIDTH))
+    rows = rows_of(receipts)
+    photos = np.lib.format.open_memmap(folder / PHOTOS_FILE, "w+", np.uint8, (len(rows), HEIGHT, WIDTH))
     paper = None
-    for index, (receipt, photo) in enumerate(named):
+    for index, receipt, photo, *_ in rows:
         if photo == 0:
             paper = paper_of(receipt)
-            progress(index, len(named))
+            progress(index, len(rows))
         photos[index] = take(receipt, photo, paper)
     photos.flush()
-    progress(len(named), len(named))
-
-    labels = [label_of(*name) for name in named]
-    papers = [receipt for receipt, _ in named]
-    sides = split_receipts(labels, papers)
-    check_sides(labels, papers, sides)
-    rows: Rows = [
-        (index, receipt, photo, label, side)
-        for index, ((receipt, photo), label, side) in enumerate(zip(named, labels, sides, strict=True))
-    ]
+    progress(len(rows), len(rows))
     pd.DataFrame(rows, columns=COLUMNS).to_parquet(folder / MANIFEST_FILE, index=False)
     facts = Facts(
-        photos=len(named),
+        photos=len(rows),
         digest=digest_of(photos, rows),
         sizes={name: (folder / name).stat().st_size for name in (PHOTOS_FILE, MANIFEST_FILE)},
     )
     (folder / FACTS_FILE).write_text(facts.model_dump_json(indent=1) + "\n")
+
+
+def rows_of(receipts: int) -> Rows:
+    """The manifest of the first `receipts` receipts; no photo is made for it."""
+    from .photos import photo_count, recorded_label, rejection
+
+    named = [(receipt, photo) for receipt in range(receipts) for photo in range(photo_count(receipt))]
+    papers = [receipt for receipt, _ in named]
+    labels = [recorded_label(*name) for name in named]
+    reasons = [rejection(*name) or "" for name in named]
+    accepted = [not reason for reason in reasons]
+    sides = divide(labels, papers, accepted)
+    check_sides(labels, papers, sides, accepted)
+    return [
+        (index, *name, label, side, not reason, reason)
+        for index, (name, label, side, reason) in enumerate(
+            zip(named, labels, sides, reasons, strict=True)
+        )
+    ]
 
 
 def digest_of(photos: NDArray[np.uint8], rows: Rows) -> str:

@@ -7,14 +7,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from ...settings import ReceiptsSettings
 from ..job import Job
-from .dataset import choose_batch, ensure_dataset
+from .dataset import choose_batch
 from .encoder import Encoder, token_count
 from .labels import LABELS
-from .manifest import load_grey, read_manifest
+from .photo_set import photo_set
 
 Batch = tuple[Tensor, Tensor]
 """Photos `[B, 1, H, W]` in 0 to 1 and labels `[B]`."""
@@ -26,11 +25,11 @@ def build(settings: ReceiptsSettings, seed: int, home: Path) -> Job:
     Makes the rendered set in `home` if it is not there. Raises InputError for a batch larger than
     the training split, and for what is wrong with a user's own images.
     """
-    if settings.images:
-        batch, digest = own_batch(settings, seed, Path(settings.images).expanduser())
-    else:
-        batch, digest = rendered_batch(settings, seed, home)
-    return _job(settings, seed, batch, digest)
+    photos = photo_set(settings, home)
+    train = [row for row in photos.train if row.accepted]
+    chosen = [train[place] for place in choose_batch([row.label for row in train], settings.batch, seed)]
+    batch = as_photos(photos.pixels(chosen)), as_classes(row.label for row in chosen)
+    return _job(settings, seed, batch, photos.digest)
 
 
 def build_blank(settings: ReceiptsSettings, seed: int) -> Job:
@@ -40,27 +39,6 @@ def build_blank(settings: ReceiptsSettings, seed: int) -> Job:
         torch.zeros(settings.batch, dtype=torch.long),
     )
     return _job(settings, seed, batch, None)
-
-
-def rendered_batch(settings: ReceiptsSettings, seed: int, home: Path) -> tuple[Batch, str]:
-    dataset = ensure_dataset(home)
-    train = [i for i, side in enumerate(dataset.sides) if side == "train"]
-    places = choose_batch([dataset.labels[i] for i in train], settings.batch, seed)
-    chosen = [train[place] for place in places]
-    photos = as_photos(dataset.photos[chosen])
-    size = (settings.height, settings.image_width)
-    if photos.shape[2:] != size:
-        photos = F.interpolate(photos, size, mode="bilinear", align_corners=False, antialias=True)
-    return (photos, as_classes(dataset.labels[i] for i in chosen)), dataset.digest
-
-
-def own_batch(settings: ReceiptsSettings, seed: int, folder: Path) -> tuple[Batch, str]:
-    manifest = read_manifest(folder)
-    train = [photo for photo in manifest.photos if photo.side == "train"]
-    places = choose_batch([photo.label for photo in train], settings.batch, seed)
-    chosen = [train[place] for place in places]
-    pixels = load_grey(manifest, chosen, settings.height, settings.image_width)
-    return (as_photos(pixels), as_classes(photo.label for photo in chosen)), manifest.digest
 
 
 def as_photos(pixels: NDArray[np.uint8]) -> Tensor:

@@ -4,8 +4,8 @@
 `split, captured_at, device, accepted, reject_reason`; other columns are left alone. Rows are
 counted as an editor shows them: the header of a CSV is row 1 (a quoted field that spans lines
 counts as one); data rows of a parquet file count from 1. Checking opens each image as far as its
-header; pixels are decoded only for the photos that are used. Colour is not used, and all accepted
-rows weigh alike.
+header; pixels are decoded only for the photos that are used. The file of a rejected row is never opened.
+Colour is not used, and all accepted rows weigh alike.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from PIL import Image, ImageOps
 
 from ...errors import InputError
 from .labels import LABELS, RARE, SIDES, Side
-from .splitting import split_receipts
+from .splitting import divide
 
 REQUIRED = ("image_path", "receipt_id", "label")
 OPTIONAL = ("split", "captured_at", "device", "accepted", "reject_reason")
@@ -34,7 +34,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Photo:
-    """One accepted row."""
+    """One row."""
 
     row: int
     image_path: str
@@ -42,26 +42,41 @@ class Photo:
     receipt: str
     label: str
     side: Side
+    accepted: bool
+    reject_reason: str
+    """As written; empty for an accepted photo."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A checked manifest: every accepted photo, on its side of the split."""
+    """A checked manifest: every photo, on its side of the split."""
 
     file: Path
-    photos: tuple[Photo, ...]
-    rejected: int
-    """Rows with `accepted` false, left out."""
+    rows: tuple[Photo, ...]
+    """All of them, in the manifest's order; a rejected one lies on its receipt's side."""
     split_made: bool
     """Whether the split was made here, for want of a column."""
 
     @property
+    def photos(self) -> tuple[Photo, ...]:
+        """The accepted ones."""
+        return tuple(row for row in self.rows if row.accepted)
+
+    @property
+    def rejected(self) -> int:
+        """Rows with `accepted` false."""
+        return len(self.rows) - len(self.photos)
+
+    @property
     def digest(self) -> str:
-        """`sha256:` over the accepted rows and the bytes of their files, all of them read now."""
+        """`sha256:` over the rows and the bytes of accepted ones' files, all of them read now."""
         sha = hashlib.sha256()
-        for photo in self.photos:
-            with (self.file.parent / photo.image_path).open("rb") as file:
-                content = hashlib.file_digest(file, "sha256").hexdigest()
+        for photo in self.rows:
+            if photo.accepted:
+                with (self.file.parent / photo.image_path).open("rb") as file:
+                    content = hashlib.file_digest(file, "sha256").hexdigest()
+            else:
+                content = f"rejected {photo.reject_reason}"
             fields = (photo.image_path, photo.receipt, photo.label, photo.side, content)
             sha.update(("\0".join(fields) + "\n").encode())
         return "sha256:" + sha.hexdigest()
@@ -116,28 +131,35 @@ def read_manifest(folder: Path) -> Manifest:
     if faults:
         raise InputError(_sentence(file, faults))
 
-    accepted = [(number, row) for number, row in rows if row.get("accepted", "true") == "true"]
+    accepted = [_accepted(row) for _, row in rows]
     split_made = "split" not in rows[0][1]
-    labels = [row["label"] for _, row in accepted]
+    labels = [row["label"] for _, row in rows]
     if not split_made:
-        sides = tuple(cast(Side, row["split"]) for _, row in accepted)
+        sides = tuple(cast(Side, row["split"]) for _, row in rows)
     else:
         try:
-            sides = split_receipts(labels, [row["receipt_id"] for _, row in accepted])
+            sides = divide(labels, [row["receipt_id"] for _, row in rows], accepted)
         except ValueError as error:
             raise InputError(f"{file.name}: {error}") from None
-    if (RARE, "validation") not in zip(labels, sides, strict=True):
+    if (RARE, "validation", True) not in zip(labels, sides, accepted, strict=True):
         raise InputError(
             f"{file.name}: no accepted photo labelled {RARE} in validation, "
             "so its recall could not be told; add one, or move one there"
         )
     return Manifest(
         file=file,
-        photos=tuple(
-            Photo(number, row["image_path"], row["receipt_id"], row["label"], side)
-            for (number, row), side in zip(accepted, sides, strict=True)
+        rows=tuple(
+            Photo(
+                row=number,
+                image_path=row["image_path"],
+                receipt=row["receipt_id"],
+                label=row["label"],
+                side=side,
+                accepted=taken,
+                reject_reason="" if taken else row.get("reject_reason", ""),
+            )
+            for (number, row), side, taken in zip(rows, sides, accepted, strict=True)
         ),
-        rejected=len(rows) - len(accepted),
         split_made=split_made,
     )
 
@@ -231,7 +253,8 @@ def _faults(folder: Path, rows: list[tuple[int, Fields]]) -> list[tuple[int, str
     faults = []
     for number, row in rows:
         fault = (
-            _image_fault(root, row["image_path"])
+            _path_fault(row["image_path"])
+            or (_accepted(row) and _image_fault(root, row["image_path"]))
             or _repeat_fault(number, row, seen)
             or _label_fault(row)
             or _split_fault(number, row, split_of)
@@ -241,12 +264,22 @@ def _faults(folder: Path, rows: list[tuple[int, Fields]]) -> list[tuple[int, str
     return faults
 
 
-def _image_fault(root: str, image_path: str) -> str | None:
+def _accepted(row: Fields) -> bool:
+    """Also where `accepted` is neither true nor false, which is a fault of its own."""
+    return row.get("accepted", "true") != "false"
+
+
+def _path_fault(image_path: str) -> str | None:
     name = _quoted(image_path)
     if not image_path:
         return "empty image_path"
     if os.path.isabs(image_path) or ".." in Path(image_path).parts or "\0" in image_path:
         return f"{name} leads out of the folder; paths are relative to it"
+    return None
+
+
+def _image_fault(root: str, image_path: str) -> str | None:
+    name = _quoted(image_path)
     path = os.path.realpath(os.path.join(root, image_path))
     if os.path.commonpath((root, path)) != root:
         return f"{name} is a link that leads out of the folder"

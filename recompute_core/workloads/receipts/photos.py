@@ -1,5 +1,7 @@
 """A phone's photo of a receipt, made with kornia: where it lies, the light, and what went wrong.
 
+A few photos are of no use, and an intake step rejected them, with a reason (`rejection`).
+
 Each photo draws from a stream named by receipt and photo number and is made alone, on one thread,
 so that a photo made again by itself has the same bits on the same machine. Across machines or
 library versions the bits may differ. No colour and no JPEG: the encoder sees grey pixels.
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from .labels import Label
+from .labels import LABELS, REASONS, Label, Reason
 from .paper import Paper, is_torn, paper_of
 from .seeds import stream
 
@@ -28,6 +30,8 @@ CHOICE: dict[Label, float] = {
     "ok": 0.28, "blurry": 0.18, "faint": 0.18, "glare": 0.18, "cutoff": 0.18,
 }  # fmt: skip
 """How often each class is chosen for a photo of a whole receipt."""
+REJECTED = 0.04
+"""Share of photos that the intake step rejected, each reason as often."""
 
 
 def photo_count(receipt: int) -> int:
@@ -43,13 +47,30 @@ def label_of(receipt: int, photo: int) -> Label:
     return names[stream("label", receipt, photo).choice(len(names), p=list(CHOICE.values()))]
 
 
+def rejection(receipt: int, photo: int) -> Reason | None:
+    """Why the intake step rejected a photo, or None: it never does a torn receipt's first."""
+    rng = stream("intake", receipt, photo)
+    if rng.random() >= REJECTED or (photo == 0 and is_torn(receipt)):
+        return None
+    return REASONS[rng.integers(len(REASONS))]
+
+
+def recorded_label(receipt: int, photo: int) -> Label:
+    """The class in the manifest: another than the photo's where it was rejected for that."""
+    label = label_of(receipt, photo)
+    if rejection(receipt, photo) != "wrong label":
+        return label
+    others = [other for other in LABELS if other != label]
+    return others[stream("mistake", receipt, photo).integers(len(others))]
+
+
 def take(receipt: int, photo: int, paper: Paper | None = None) -> NDArray[np.uint8]:
     """Photo number `photo` of `receipt`, `[HEIGHT, WIDTH]` grey; `paper` saves drawing it again."""
     with one_thread(), torch.no_grad():
         image = expose(
             paper or paper_of(receipt), label_of(receipt, photo), stream("photo", receipt, photo)
         )
-    return image.numpy()
+    return spoil(image.numpy(), rejection(receipt, photo), stream("spoil", receipt, photo))
 
 
 @contextmanager
@@ -177,3 +198,23 @@ def focus(image: Tensor, label: Label, rng: np.random.Generator) -> Tensor:
         return kornia.filters.gaussian_blur2d(image, (19, 19), (sigma, sigma))
     reach = 2 * int(rng.integers(4, 7)) + 1
     return kornia.filters.motion_blur(image, reach, float(rng.uniform(0, 360)), 0.0)
+
+
+def spoil(
+    image: NDArray[np.uint8], reason: Reason | None, rng: np.random.Generator
+) -> NDArray[np.uint8]:
+    """What the intake step got: a thumbnail enlarged, or a photo of which little is to be seen."""
+    if reason == "too small":
+        coarse = image.reshape(HEIGHT // 8, 8, WIDTH // 8, 8).mean((1, 3)).round()  # [24, 12]
+        thumbnail: NDArray[np.uint8] = coarse.repeat(8, 0).repeat(8, 1).astype(np.uint8)
+        return thumbnail
+    if reason != "unreadable":
+        return image
+    if rng.random() < 0.5:  # a finger on the lens: dark, with light at one edge
+        edge = np.linspace(1, 0, HEIGHT)[:: rng.choice((-1, 1)), None]  # [HEIGHT, 1]
+        dark = 12 + 0.5 * edge ** rng.uniform(3, 6) * image + 6 * rng.random(image.shape)
+        return dark.astype(np.uint8)
+    bands = np.split(image, HEIGHT // 8)  # a damaged file: its bands moved about and out of order
+    return np.concatenate(
+        [np.roll(bands[i], rng.integers(WIDTH), 1) for i in rng.permutation(len(bands))]
+    )

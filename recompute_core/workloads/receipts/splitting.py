@@ -41,13 +41,32 @@ def split_receipts(
     return tuple("validation" if i in held else "train" for i in range(len(labels)))
 
 
-def check_sides(labels: Sequence[str], receipts: Sequence[Hashable], sides: Sequence[str]) -> None:
-    """Raises ValueError for a receipt on both sides, or the rare class missing from one."""
+def divide(
+    labels: Sequence[str], receipts: Sequence[Hashable], accepted: Sequence[bool]
+) -> tuple[Side, ...]:
+    """The side of each photo: accepted ones are split, a rejected one lies with its receipt.
+
+    One of a receipt of which nothing was accepted lies in training. Raises ValueError where two
+    sides cannot be made of the accepted photos.
+    """
+    used = [place for place, taken in enumerate(accepted) if taken]
+    split = split_receipts([labels[i] for i in used], [receipts[i] for i in used])
+    side_of = {receipts[i]: side for i, side in zip(used, split, strict=True)}
+    return tuple(side_of.get(receipt, "train") for receipt in receipts)
+
+
+def check_sides(
+    labels: Sequence[str],
+    receipts: Sequence[Hashable],
+    sides: Sequence[str],
+    accepted: Sequence[bool],
+) -> None:
+    """Raises ValueError for a receipt on both sides, or no accepted photo of the rare class on one."""
     first: dict[Hashable, str] = {}
     for receipt, side in zip(receipts, sides, strict=True):
         if first.setdefault(receipt, side) != side:
             raise ValueError(f"receipt {receipt} is on both sides of the split")
-    present = set(zip(labels, sides, strict=True))
+    present = set(zip(labels, sides, accepted, strict=True))
     for side in ("train", "validation"):
-        if (RARE, side) not in present:
-            raise ValueError(f"no photo labelled {RARE} on the {side} side")
+        if (RARE, side, True) not in present:
+            raise ValueError(f"no accepted photo labelled {RARE} on the {side} side")
