@@ -30,15 +30,32 @@ def measure_time(
     """
     if not proof.passed:
         raise RuntimeError("time may be measured only after parity has passed")
-    device = job.device
     allocate_state(optimizer)
 
+    def whole_update() -> object:
+        return update(job, optimizer)
+
+    return measure_pairs(whole_update, whole_update, applied, job.device, settings, tell)
+
+
+def measure_pairs(
+    plain_update: Callable[[], object],
+    candidate_update: Callable[[], object],
+    applied: Applied,
+    device: torch.device,
+    settings: TimingSettings,
+    tell: Callable[[Pair], None],
+) -> Timing:
+    """Pairs of two ways to do an update, the second under the plan, after one of each that is not
+    counted. Putting the plan on and taking it off is not timed.
+    """
+
     def plain() -> float:
-        return _seconds(job, optimizer, device)
+        return _seconds(plain_update, device)
 
     def candidate() -> float:
         with applied():
-            return _seconds(job, optimizer, device)
+            return _seconds(candidate_update, device)
 
     collecting = gc.isenabled()
     gc.collect()
@@ -62,10 +79,10 @@ def measure_time(
             gc.enable()
 
 
-def _seconds(job: Job, optimizer: torch.optim.Optimizer, device: torch.device) -> float:
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
     synchronize(device)
     started = time.perf_counter()
-    update(job, optimizer)
+    work()
     synchronize(device)
     return time.perf_counter() - started
 

@@ -44,14 +44,15 @@ from ..studies.admission import check_memory
 from ..studies.artifacts import reference_name
 from ..studies.flow import Book, canary_module, module_names
 from ..studies.locks import machine_lock
+from ..studies.one_shape import Asked, Ran, Tell, run_shape
 from ..studies.store import home_folder, now
 from .bundle import REPORT, Bundle, read_bundle
 from .evidence import MADE_BY, Found, read_evidence
+from .exact_gaps import exact_gaps
 from .recheck_changes import drift_of, machine_changes, update_changes
 from .recheck_history import folder, keep, statement_digest
 from .recheck_outcome import judged, parity_here, sentence_of, shape_sentence
 from .recheck_record import Change, Code, Drift, Recheck, ShapeRecheck, SignedBy
-from .recheck_run import Asked, Ran, Tell, exact_gaps, run_shape
 from .refusal import Untrusted
 from .signers import Signers
 from .verify import Verification, verify, verify_path

@@ -3,6 +3,7 @@
 from ..gates import gap_words, stuck_sentence
 from ..results import Parity, Reference
 from ..spec import Thresholds
+from ..studies.one_shape import Ran
 from .recheck_record import (
     WORDS,
     Change,
@@ -13,7 +14,6 @@ from .recheck_record import (
     ShapeRecheck,
     worst_of,
 )
-from .recheck_run import Ran
 
 
 def judged(

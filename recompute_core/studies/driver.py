@@ -18,7 +18,7 @@ from ..plans.names import regions_of
 from ..results import Canary
 from .artifacts import reference_name, trace_name
 from .assemble import assemble
-from .engine import Garbled, LocalEngine, LocalWorker
+from .engine import Garbled, LocalEngine, follow
 from .flow import Book, CellKey, Task, next_task, without_rollback
 from .locks import Lock, machine_lock
 from .looking import check_registered
@@ -133,12 +133,7 @@ class _Driver:
             )
         )
         listening = _Listening(self, task)
-        try:
-            why = self._follow(worker, listening)
-        except BaseException:
-            worker.kill()
-            worker.end()
-            raise
+        why = follow(worker, listening.hear, self._spec.silence_s, self._stop_if_asked)
         listening.end(why)
 
     def _canary_of(self, task: Task) -> Canary | None:
@@ -154,26 +149,6 @@ class _Driver:
 
     def _reference(self, shape_key: str) -> Path:
         return self._store.folder(self._study) / reference_name(shape_key)
-
-    def _follow(self, worker: LocalWorker, listening: "_Listening") -> str:
-        """Pass on a worker's lines until it ends; returns why it ended."""
-        heard = time.monotonic()
-        while True:
-            try:
-                for line in worker.lines(_TICK_S):
-                    heard = time.monotonic()
-                    listening.hear(line)
-            except EOFError:
-                return worker.end()
-            except Garbled as problem:
-                worker.kill()
-                worker.end()
-                return str(problem)
-            self._stop_if_asked()
-            if time.monotonic() - heard > self._spec.silence_s:
-                worker.kill()
-                worker.end()
-                return f"the worker said nothing for {self._spec.silence_s:.0f} s and was stopped"
 
     def _stop_if_asked(self) -> None:
         if self._store.cancel_asked(self._study):

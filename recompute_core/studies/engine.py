@@ -1,5 +1,8 @@
 """The local engine: each task in a process forked from a server that has torch loaded already.
 
+A task is a worker's `Assignment`: the module that declares it has `work`, which does it and says what
+happens as JSON lines.
+
 The child ends by itself when its driver dies. On Linux the kernel is told to pick the child first when
 memory runs out, so that a measurement too large costs its own cell and nothing else.
 """
@@ -8,16 +11,20 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from ..processes import end_with_parent, fork_server
 from ..workloads.registered import VARIABLE
-from .worker import Assignment
 
 _LONGEST_LINE = 64 << 20
+_TICK_S = 0.2
 
 
 class Garbled(Exception):
@@ -31,12 +38,18 @@ class LocalEngine:
         self._log = log
         self._context = fork_server()
 
-    def start(self, assignment: Assignment) -> "LocalWorker":
+    def start(self, assignment: BaseModel) -> "LocalWorker":
         """Begin a task; its lines arrive through the worker."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_child,
-            args=(assignment.model_dump_json(), theirs, str(self._log), os.environ.get(VARIABLE)),
+            args=(
+                assignment.model_dump_json(),
+                theirs,
+                str(self._log),
+                type(assignment).__module__,
+                os.environ.get(VARIABLE),
+            ),
             daemon=True,
         )
         process.start()
@@ -84,7 +97,44 @@ class LocalWorker:
         self._process.join(10)
 
 
-def _child(assignment: str, pipe: Connection, log: str, factories: str | None = None) -> None:
+def follow(
+    worker: LocalWorker,
+    hear: Callable[[bytes], None],
+    silence_s: float,
+    tick: Callable[[], None] = lambda: None,
+) -> str:
+    """Hear a worker out until it ends; returns why it ended. It is stopped after too long a silence.
+
+    `tick` is called several times a second; what it or `hear` raises stops the worker, and `Garbled`
+    becomes the answer.
+    """
+    heard = time.monotonic()
+    try:
+        while True:
+            try:
+                for line in worker.lines(_TICK_S):
+                    heard = time.monotonic()
+                    hear(line)
+            except EOFError:
+                return worker.end()
+            tick()
+            if time.monotonic() - heard > silence_s:
+                why = f"the worker said nothing for {silence_s:.0f} s and was stopped"
+                break
+    except Garbled as problem:
+        why = str(problem)
+    except BaseException:
+        worker.kill()
+        worker.end()
+        raise
+    worker.kill()
+    worker.end()
+    return why
+
+
+def _child(
+    assignment: str, pipe: Connection, log: str, module: str, factories: str | None = None
+) -> None:
     """`factories` are registered here too: the fork server has the environment it once started in."""
     end_with_parent()
     os.environ[VARIABLE] = factories or ""
@@ -93,11 +143,10 @@ def _child(assignment: str, pipe: Connection, log: str, factories: str | None = 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
-    from .worker import work
-
+    worker = import_module(module)
     with os.fdopen(os.dup(pipe.fileno()), "w") as out:
         pipe.close()
-        work(Assignment.model_validate_json(assignment), out)
+        worker.work(worker.Assignment.model_validate_json(assignment), out)
     sys.stdout.flush()
 
 

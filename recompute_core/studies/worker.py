@@ -58,7 +58,7 @@ def work(assignment: Assignment, out: TextIO) -> None:
             json.dumps(payload, allow_nan=False)
         except Exception as error:
             traceback.print_exc()
-            say("failed", phase=phase, reason=_reason(error))
+            say("failed", phase=phase, reason=reason_of(error))
             return
         say("done", phase=phase, payload=payload)
 
@@ -188,7 +188,8 @@ def _every_percent(say: Callable[..., None]) -> Callable[[int, int], None]:
     return progress
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why a task failed, in one line."""
     text = str(error).strip().split("\n")[0][:300]
     from ..workloads.device import is_out_of_memory
 

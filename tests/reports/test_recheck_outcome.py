@@ -7,7 +7,6 @@ import pytest
 from recompute_core.reports.recheck_changes import drift_of, machine_changes, update_changes
 from recompute_core.reports.recheck_outcome import drift_words, judged, shape_sentence
 from recompute_core.reports.recheck_record import Change, ShapeRecheck, TensorDrift, worst_of
-from recompute_core.reports.recheck_run import Ran
 from recompute_core.results import (
     Fingerprint,
     Gap,
@@ -20,6 +19,7 @@ from recompute_core.results import (
     SourceRevision,
 )
 from recompute_core.spec import Thresholds
+from recompute_core.studies.one_shape import Ran
 from tests.core import records
 from tests.core.cells import reference
 

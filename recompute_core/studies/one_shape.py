@@ -1,42 +1,40 @@
-"""The phases of a recheck, run by a study's own workers in processes of their own.
+"""Parity at one shape outside a study, run by a study's own workers in processes of their own.
 
 Importing this imports no torch; the workers have it.
 """
 
 import json
 import os
-import signal
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from ..plans.names import Regions
-from ..processes import end_with_parent, fork_server
-from ..results import Canary, Gap, Noise, Parity, Reference
+from ..results import Canary, Memory, Noise, Parity, ParityPassed, Reference
 from ..spec import StudySpec
-from ..studies.artifacts import reference_name
-from ..studies.engine import Garbled, LocalEngine, LocalWorker
-from ..studies.store import Phase
-from ..studies.worker import Assignment
+from .artifacts import reference_name
+from .engine import Garbled, LocalEngine, follow
+from .store import Phase
+from .worker import Assignment
 
 Tell = Callable[[str], None]
 """Told what is being done, in a few words."""
 
-_TICK_S = 0.2
 _PARITY: TypeAdapter[Parity] = TypeAdapter(Parity)
-_GAPS: TypeAdapter[tuple[Gap, ...]] = TypeAdapter(tuple[Gap, ...])
 _WORDS: dict[Phase, str] = {
     "reference": "plain update",
     "noise": "plain update again",
     "canary": "a replay broken on purpose",
     "parity": "recomputed update, and the way back",
+    "memory": "peak of the recomputed update",
 }
+
+
+def _unticked() -> None:
+    """Nothing that could end the work."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +67,35 @@ class Ran:
     noise: Noise | None = None
     canary: Canary | None = None
     parity: Parity | None = None
+    memory: Memory | None = None
+    """Of the plan; run on request, after its parity."""
     failed: tuple[Phase, str] | None = None
     """The phase that could not be completed, and why in one line."""
 
 
-def run_shape(asked: Asked, tell: Tell) -> Ran:
+def run_shape(asked: Asked, tell: Tell, tick: Callable[[], None] = _unticked) -> Ran:
     """Plain and plain again, the canary, the plan and the way back: each update from a fresh model.
 
-    Where one could not be completed, or the canary was missed, the later ones are not run.
+    Where one could not be completed, or the canary was missed, the later ones are not run. `tick` is
+    called several times a second, and what it raises ends the work.
     """
     found = Ran()
-    _work(asked, ("reference", "noise"), found, tell)
+    _work(asked, ("reference", "noise"), found, tell, tick)
     if found.noise is not None:
-        _work(asked, ("canary",), found, tell)
+        _work(asked, ("canary",), found, tell, tick)
     if found.canary is not None and found.canary.caught:
-        _work(asked, ("parity",), found, tell)
+        _work(asked, ("parity",), found, tell, tick)
     return found
 
 
-def _work(asked: Asked, phases: tuple[Phase, ...], found: Ran, tell: Tell) -> None:
+def run_memory(asked: Asked, found: Ran, tell: Tell, tick: Callable[[], None] = _unticked) -> None:
+    """The plan's memory, put into `found`, whose parity must have passed."""
+    _work(asked, ("memory",), found, tell, tick)
+
+
+def _work(
+    asked: Asked, phases: tuple[Phase, ...], found: Ran, tell: Tell, tick: Callable[[], None]
+) -> None:
     assignment = Assignment(
         spec=asked.spec,
         shape=asked.shape,
@@ -99,38 +107,14 @@ def _work(asked: Asked, phases: tuple[Phase, ...], found: Ran, tell: Tell) -> No
         environment=found.environment or {},
         noise_floor=None if found.noise is None else found.noise.largest_relative_gap,
         canary=asked.canary,
+        proof=found.parity if isinstance(found.parity, ParityPassed) else None,
     )
     hearing = _Hearing(asked, found, tell, list(phases))
     # What it prints goes nowhere: a log would outlive a worker whose start was broken off by Ctrl-C.
     worker = LocalEngine(Path(os.devnull)).start(assignment)
-    try:
-        why = _follow(worker, hearing.hear, asked.spec.silence_s)
-    except BaseException:
-        worker.kill()
-        worker.end()
-        raise
+    why = follow(worker, hearing.hear, asked.spec.silence_s, tick)
     if hearing.left and found.failed is None:
         found.failed = (hearing.left[0], why)
-
-
-def _follow(worker: LocalWorker, hear: Callable[[bytes], None], silence_s: float) -> str:
-    """Hear a worker out until it ends; why it ended."""
-    heard = time.monotonic()
-    while True:
-        try:
-            for line in worker.lines(_TICK_S):
-                heard = time.monotonic()
-                hear(line)
-        except EOFError:
-            return worker.end()
-        except Garbled as problem:
-            worker.kill()
-            worker.end()
-            return str(problem)
-        if time.monotonic() - heard > silence_s:
-            worker.kill()
-            worker.end()
-            return f"the worker said nothing for {silence_s:.0f} s and was stopped"
 
 
 @dataclass
@@ -169,51 +153,7 @@ class _Hearing:
             self.found.noise = Noise.model_validate(payload)
         elif phase == "canary":
             self.found.canary = Canary.model_validate(payload)
+        elif phase == "memory":
+            self.found.memory = Memory.model_validate(payload)
         else:
             self.found.parity = _PARITY.validate_python(payload)
-
-
-# --- exact gaps, where the recorded reference is still at hand -------------------------------
-
-
-def exact_gaps(recorded: Path, digest: str, here: Path, digest_here: str) -> tuple[Gap, ...] | None:
-    """Plain's update here against the recorded tensors; None where the file does not hold them."""
-    if not recorded.is_file():
-        return None
-    context = fork_server()
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(
-        target=_compare, args=(str(recorded), digest, str(here), digest_here, theirs), daemon=True
-    )
-    with _ended(process):
-        theirs.close()
-        try:
-            said = ours.recv_bytes()
-        except EOFError:
-            return None
-        finally:
-            ours.close()
-    return _GAPS.validate_json(said)
-
-
-@contextmanager
-def _ended(process: Any) -> Iterator[None]:
-    process.start()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.join(10)
-
-
-def _compare(recorded: str, digest: str, here: str, digest_here: str, pipe: Connection) -> None:
-    """In a process of its own: says the gaps, or ends without a word."""
-    end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides
-    from ..checks.snapshot import compare, load
-
-    try:
-        gaps = compare(load(Path(recorded), digest), load(Path(here), digest_here))
-    except Exception:  # another file under this name, or a damaged one
-        os._exit(0)
-    pipe.send_bytes(_GAPS.dump_json(gaps))
