@@ -22,6 +22,7 @@ from .output import EXIT_CODES, json_option
 from .output import check_json_file as _check_writable
 from .output import show as _print
 from .output import write_json as _write_json
+from .reinvest.command import reinvest
 from .reports.command_export import export_command
 from .reports.command_keys import keys
 from .reports.command_recheck import recheck
@@ -411,6 +412,7 @@ cli.add_command(export_command)
 cli.add_command(gate)
 cli.add_command(keys)
 cli.add_command(recheck)
+cli.add_command(reinvest)
 cli.add_command(report)
 cli.add_command(verify)
 

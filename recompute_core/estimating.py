@@ -202,7 +202,7 @@ def largest(spec: StudySpec, plan: str, field: Field, budget_bytes: int) -> tupl
                 raise
             return sys.maxsize
 
-    grid = _lengths() if field == "seq_len" else range(1, LIMITS["batch"] + 1)
+    grid = sizes_of(field, LIMITS[field])
     size = last_that_fits(grid, getattr(settings, field), peak, budget_bytes)
     return None if size is None else (size, at(size))
 
@@ -220,8 +220,11 @@ def _largest_under(
     return largest(spec, plan, field, budget_bytes)
 
 
-def _lengths() -> Sequence[int]:
-    return [*range(1, _FINE + 1), *range(_FINE + _STEP, LIMITS["seq_len"] + 1, _STEP)]
+def sizes_of(field: Field, most: int) -> Sequence[int]:
+    """The sizes that are looked at, up to `most`: every batch, and lengths that are not too odd."""
+    if field == "batch":
+        return range(1, most + 1)
+    return [*range(1, min(_FINE, most) + 1), *range(_FINE + _STEP, most + 1, _STEP)]
 
 
 def last_that_fits(

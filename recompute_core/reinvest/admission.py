@@ -1,0 +1,102 @@
+"""Which candidate of a study is reinvested, and whether it may be. No torch."""
+
+from typing import Any
+
+from ..asking import assign
+from ..errors import InputError
+from ..results import Measured
+from ..settings import shape_key, size_fields
+from ..spec import StudySpec
+from ..studies.assemble import assemble
+from ..studies.store import Store
+from .asked import ACCUMULATED, ReinvestSpec, parse_reinvest, preset
+
+
+def asked_of(
+    store: Store,
+    study: str,
+    plan: str | None,
+    shape: str | None,
+    preset_name: str,
+    settings: tuple[str, ...] = (),
+) -> ReinvestSpec:
+    """What a command line or a page asks for, the rest filled in; raises InputError with one line.
+
+    Without a plan or a shape: of the candidates that passed their gates, the one with the lowest peak at
+    the study's first shape that has any.
+    """
+    spec = store.study(study).spec
+    adopted = adopted_of(store, study)
+    found = [one for one in adopted if plan in (None, one.plan) and shape in (None, one.shape_key)]
+    if not found:
+        what = " ".join(filter(None, (plan or "any plan", shape and f"at {shape}")))
+        raise InputError(
+            f"reinvest: {what} would have to pass study {study}'s gates; {_passed(adopted)}"
+        )
+    first = [one for one in found if one.shape_key == found[0].shape_key]
+    chosen = min(first, key=lambda one: one.memory.candidate.peak_bytes or 0)
+    sizes = next(s for s in spec.shapes if shape_key(spec.at(s)) == chosen.shape_key)
+    raw: dict[str, Any] = {
+        "study": study,
+        "plan": chosen.plan,
+        "shape": chosen.shape_key,
+        "effective_batch": ACCUMULATED * (spec.at(sizes).batch or 1),
+        **preset(preset_name),
+    }
+    for assignment in settings:
+        assign(raw, assignment)
+    return parse_reinvest(raw)
+
+
+def adopted_of(store: Store, study: str) -> list[Measured]:
+    """The candidates of a study that passed their gates, in its order."""
+    result = assemble(store.study(study), store.cells(study))
+    return [
+        one.candidate
+        for one in result.judged
+        if one.verdict == "adopt" and isinstance(one.candidate, Measured)
+    ]
+
+
+def admit(store: Store, asked: ReinvestSpec) -> None:
+    """Raises InputError where a study's candidate cannot be reinvested."""
+    candidate_of(store, asked)
+    settings = spec_at(store, asked).workload
+    plain = settings.batch
+    if plain is None or "batch" not in size_fields(settings):
+        raise InputError(f"reinvest: {settings.name} brings its own batch; its size cannot be changed")
+    if asked.microbatch is not None and asked.microbatch > asked.recomputed_batch:
+        raise InputError(
+            f"reinvest: microbatch {asked.microbatch} is more than an update's {asked.recomputed_batch} "
+            "examples"
+        )
+    if asked.effective_batch < plain:
+        raise InputError(
+            f"reinvest: effective_batch {asked.effective_batch} is less than plain's microbatch {plain}"
+        )
+
+
+def candidate_of(store: Store, asked: ReinvestSpec) -> Measured:
+    """The candidate, which must have passed its gates; raises InputError where it did not."""
+    adopted = adopted_of(store, asked.study)
+    found = [one for one in adopted if (one.plan, one.shape_key) == (asked.plan, asked.shape)]
+    if not found:
+        raise InputError(
+            f"reinvest: {asked.plan} at {asked.shape} did not pass study {asked.study}'s gates; "
+            f"{_passed(adopted)}"
+        )
+    return found[0]
+
+
+def _passed(adopted: list[Measured]) -> str:
+    there = ", ".join(f"{one.plan} at {one.shape_key}" for one in adopted)
+    return f"those that did: {there}" if there else "no plan did"
+
+
+def spec_at(store: Store, asked: ReinvestSpec) -> StudySpec:
+    """The study's specification at the one shape, whose sizes become the workload's own."""
+    spec = store.study(asked.study).spec
+    sizes = next((s for s in spec.shapes if shape_key(spec.at(s)) == asked.shape), None)
+    if sizes is None:
+        raise InputError(f"reinvest: no shape {asked.shape!r} in this study")
+    return spec.model_copy(update={"workload": spec.at(sizes), "shapes": ({},)})

@@ -1,0 +1,202 @@
+"""A reinvestment's findings against its thresholds: outcomes, verdict, sentences. Pure functions.
+
+As everywhere, a gate passes when the whole interval of its figure keeps to the threshold, fails when
+none of it does, and is undecided in between. None of these gates touches the study's own verdict.
+"""
+
+from collections.abc import Sequence
+
+from ..gates import gap_words, megabytes, outcome_of
+from ..intervals import Interval
+from ..results import Outcome, Verdict
+from ..words import count, listed, scientific
+from .asked import ReinvestSpec, ReinvestThresholds
+from .found import Accumulation, Reaches, ReinvestGate, Throughput, Training, Tried
+
+CHANGED = "The training objective changed"
+
+
+def objective_of(asked: ReinvestSpec, found: Accumulation | None) -> str | None:
+    """Why the two settings do not train for the same objective; None where they do, or may."""
+    if asked.recomputed_batch != asked.effective_batch:
+        return (
+            f"{CHANGED}: an update averages {asked.recomputed_batch} examples under the plan and "
+            f"{asked.effective_batch} in plain."
+        )
+    if found is None or not found.failures(asked.thresholds.accumulation_gap):
+        return None
+    if found.batch_statistics:
+        names = listed(found.batch_statistics[:2])
+        more = len(found.batch_statistics) - 2
+        also = f" and {more} more" if more > 0 else ""
+        verb = "normalise" if len(found.batch_statistics) > 1 else "normalises"
+        return f"{CHANGED}: {names}{also} {verb} over the microbatch; another size, another model."
+    if found.draws:
+        return f"{CHANGED}, or cannot be told: the model draws random numbers for each microbatch."
+    return f"{CHANGED}: the loss or the model mixes the examples of a microbatch."
+
+
+def gates_of(
+    asked: ReinvestSpec,
+    reaches: Reaches | None,
+    used: Tried | None,
+    accumulation: Accumulation | None,
+    throughput: Throughput | None,
+    training: Training | None,
+    not_trained: str | None,
+) -> tuple[ReinvestGate, ...]:
+    """The four gates, in the order in which their figures arrive."""
+    limits = asked.thresholds
+    return (
+        _peak(reaches, used),
+        _objective(asked, accumulation),
+        _rate(throughput, limits),
+        _rare(training, not_trained, limits),
+    )
+
+
+def _peak(reaches: Reaches | None, used: Tried | None) -> ReinvestGate:
+    if reaches is None:
+        return _gate("plain_peak", "not_run", 1.0, None, None, "Not measured yet.")
+    reach = reaches.batch
+    if used is None:
+        best = reach.largest
+        most = "None" if best is None else f"Microbatch {best.size}, the largest that"
+        tail = ", is not enough for fewer passes" if best is not None else ""
+        sentence = f"{most} fits plain's peak of {megabytes(reach.budget_bytes)}{tail}."
+        return _gate("plain_peak", "fail", 1.0, None, None, sentence)
+    if used.peak_bytes is None:
+        return _gate("plain_peak", "fail", 1.0, None, None, f"Microbatch {used.size}: {used.problem}.")
+    share = used.peak_bytes / reach.budget_bytes
+    sentence = (
+        f"Peak {megabytes(used.peak_bytes)} at microbatch {used.size}, plain's "
+        f"{megabytes(reach.budget_bytes)} at {reach.plain_size}."
+    )
+    return _gate("plain_peak", outcome_of((share, share), 1.0), 1.0, share, (share, share), sentence)
+
+
+def _objective(asked: ReinvestSpec, found: Accumulation | None) -> ReinvestGate:
+    tolerance = asked.thresholds.accumulation_gap
+    if found is None:
+        return _gate("same_objective", "not_run", tolerance, None, None, "Not tested yet.")
+    gap = found.largest_relative_gap
+    interval = None if gap is None else (gap, gap)
+    changed = objective_of(asked, found)
+    if changed is not None:
+        failures = found.failures(tolerance)
+        worst = f" {gap_words(failures[0])}." if failures else ""
+        worst = worst[:1] + worst[1:2].upper() + worst[2:]
+        return _gate("same_objective", "fail", tolerance, gap, interval, changed + worst)
+    sentence = (
+        f"The accumulated gradients agree, largest relative gap {scientific(gap or 0.0)}"
+        if gap
+        else "The accumulated gradients are bitwise equal"
+    )
+    return _gate("same_objective", "pass", tolerance, gap, interval, f"{sentence}.")
+
+
+def _rate(found: Throughput | None, limits: ReinvestThresholds) -> ReinvestGate:
+    if found is None:
+        return _gate(
+            "throughput", "not_run", limits.rate_ratio, None, None, "Not measured yet.", at_least=True
+        )
+    low, high = found.rate_ratio_ci95
+    sentence = (
+        f"{found.recomputed_rate:.1f} examples per second instead of {found.plain_rate:.1f}, "
+        f"{count(found.timing.pairs, 'pair')} of updates."
+    )
+    return _gate(
+        "throughput",
+        outcome_of((-high, -low), -limits.rate_ratio),
+        limits.rate_ratio,
+        found.rate_ratio,
+        (low, high),
+        sentence,
+        at_least=True,
+    )
+
+
+def _rare(found: Training | None, not_trained: str | None, limits: ReinvestThresholds) -> ReinvestGate:
+    threshold = limits.rare_recall_loss
+    if found is None or found.rare is None:
+        why = not_trained or ("Not trained yet." if found is None else "No rare receipt on validation.")
+        return _gate("rare_recall", "not_run", threshold, None, None, why)
+    rare = found.rare
+    outcome = outcome_of(rare.loss_ci95, threshold)
+    sentence = (
+        f"Recall of {rare.label} {_lost(rare.loss)} on {count(rare.receipts, 'receipt')} "
+        f"({count(rare.photos, 'photo')}), {count(len(found.seeds), 'seed')}."
+    )
+    if outcome == "undecided":
+        many = rare.receipts_to_settle
+        sentence += (
+            " No number of such receipts would tell."
+            if many is None
+            else f" So few cannot tell; {many:,} such receipts would."
+        )
+    return _gate("rare_recall", outcome, threshold, rare.loss, rare.loss_ci95, sentence)
+
+
+def _lost(loss: float) -> str:
+    if loss == 0:
+        return "is the same"
+    return f"{'falls' if loss > 0 else 'rises'} by {abs(loss):.2f}"
+
+
+def _gate(
+    gate: str,
+    outcome: Outcome,
+    threshold: float,
+    observed: float | None,
+    ci95: Interval | None,
+    sentence: str,
+    at_least: bool = False,
+) -> ReinvestGate:
+    return ReinvestGate.model_validate(
+        {
+            "id": gate,
+            "outcome": outcome,
+            "bound": "at least" if at_least else "at most",
+            "threshold": threshold,
+            "observed": observed,
+            "ci95": ci95,
+            "sentence": sentence,
+        }
+    )
+
+
+def verdict_of(gates: Sequence[ReinvestGate]) -> Verdict:
+    """Adopt where every gate passes, keep plain's microbatch where one fails.
+
+    A gate that was not run leaves it undecided: what was not trained has not shown its rare defects.
+    """
+    outcomes = {gate.outcome for gate in gates}
+    if "fail" in outcomes:
+        return "keep_original"
+    return "adopt" if outcomes == {"pass"} else "undecided"
+
+
+def sentence_of(
+    asked: ReinvestSpec, verdict: Verdict | None, gates: Sequence[ReinvestGate], used: Tried | None
+) -> str:
+    """The verdict in one sentence."""
+    if verdict is None:
+        return "Not decided yet."
+    size = "a larger microbatch" if used is None else f"microbatch {used.size}"
+    what = f"{size} under {asked.plan} at {asked.shape}"
+    if verdict == "adopt":
+        rate = next(gate for gate in gates if gate.id == "throughput")
+        return f"Adopt {what}: {rate.observed:.2f} times as many examples per second."
+    wanted = ("fail",) if verdict == "keep_original" else ("undecided", "not_run")
+    why = listed([_NAMES[gate.id] for gate in gates if gate.outcome in wanted])
+    if verdict == "keep_original":
+        return f"Keep plain's microbatch: {what} fails {why}."
+    return f"Undecided: {what}, by {why}."
+
+
+_NAMES = {
+    "plain_peak": "plain's peak",
+    "same_objective": "the same objective",
+    "throughput": "examples per second",
+    "rare_recall": "recall of the rare class",
+}

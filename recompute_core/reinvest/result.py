@@ -1,0 +1,172 @@
+"""From a run's files to its result: one function for page, command line and report. No torch."""
+
+from collections.abc import Sequence
+
+from ..intervals import median
+from ..settings import ReceiptsSettings, shape_key
+from ..spec import StudySpec
+from ..workloads.receipts.labels import LABELS, RARE
+from .asked import ReinvestSpec, microbatch_within
+from .found import (
+    SIDES,
+    Accumulation,
+    ClassRecall,
+    Rare,
+    Reaches,
+    ReinvestResult,
+    Seen,
+    Side,
+    Throughput,
+    Training,
+    TrainingRun,
+    Tried,
+)
+from .gates import gates_of, objective_of, sentence_of, verdict_of
+from .kept import Kept, training_name
+from .recall import paired, receipt_recalls
+
+
+def result_of(kept: Kept) -> ReinvestResult:
+    """What a run has found so far, judged by its declared thresholds."""
+    asked = kept.asked
+    spec = kept.store.study(asked.study).spec
+    reaches, used = kept.read("reaches", Reaches), kept.read("used", Tried)
+    accumulation = kept.read("accumulation", Accumulation)
+    throughput = kept.read("throughput", Throughput)
+    not_trained = why_not_trained(spec, asked)
+    runs = training_runs(kept)
+    is_trained = len(runs) == len(SIDES) * len(asked.training.seeds)
+    training = training_of(asked, runs) if is_trained and not_trained is None else None
+    if reaches is not None and used_microbatch(asked, reaches) is None:
+        not_trained = "No larger microbatch fits, so that there is nothing to train."
+        is_complete = True
+    elif used is not None and used.peak_bytes is None:
+        not_trained = "The microbatch could not be measured."
+        is_complete = True
+    else:
+        is_complete = throughput is not None and (training is not None or not_trained is not None)
+    gates = gates_of(asked, reaches, used, accumulation, throughput, training, not_trained)
+    verdict = verdict_of(gates) if is_complete else None
+    return ReinvestResult(
+        run_id=kept.run_id,
+        status=kept.status(is_complete),
+        verdict=verdict,
+        sentence=sentence_of(asked, verdict, gates, used),
+        objective=objective_of(asked, accumulation),
+        asked=asked,
+        asked_digest=asked.digest(),
+        declared_at=kept.declared_at,
+        environment=kept.environment(),
+        microbatch=None if used is None else used.size,
+        plain_microbatch=plain_microbatch(spec, asked),
+        reaches=reaches,
+        accumulation=accumulation,
+        throughput=throughput,
+        training=training,
+        not_trained=not_trained,
+        gates=gates,
+        failure=kept.failure(),
+    )
+
+
+def plain_microbatch(spec: StudySpec, asked: ReinvestSpec) -> int:
+    """The batch of the study's shape."""
+    sized = (spec.at(sizes) for sizes in spec.shapes)
+    found = next((one.batch for one in sized if shape_key(one) == asked.shape), None)
+    return found or 1
+
+
+def used_microbatch(asked: ReinvestSpec, reaches: Reaches) -> int | None:
+    """The microbatch of whole updates: as asked, or the largest's passes shared out evenly.
+
+    None where none takes fewer passes than plain's.
+    """
+    if asked.microbatch is not None:
+        return asked.microbatch
+    best = reaches.batch.largest
+    if best is None or best.size <= reaches.batch.plain_size:
+        return None
+    size = microbatch_within(asked.recomputed_batch, best.size)
+    return size if size > reaches.batch.plain_size else None
+
+
+def why_not_trained(spec: StudySpec, asked: ReinvestSpec) -> str | None:
+    """Why there are no training runs; None where there are."""
+    if not isinstance(spec.workload, ReceiptsSettings):
+        return f"{spec.workload.name} has no rare class to look at; the receipts workload has."
+    return None if asked.training.seeds else "No seed was asked for."
+
+
+def training_runs(kept: Kept) -> list[TrainingRun]:
+    """The finished training runs, seed by seed."""
+    names = [training_name(side, seed) for seed in kept.asked.training.seeds for side in SIDES]
+    return [run for name in names if (run := kept.read(name, TrainingRun)) is not None]
+
+
+def training_of(asked: ReinvestSpec, runs: Sequence[TrainingRun]) -> Training:
+    """All runs in figures: recall by class and receipt, and what the rare class lost."""
+    by_side = {side: [run for run in runs if run.side == side] for side in SIDES}
+    looks = {side: [one for run in by_side[side] for one in run.seen] for side in SIDES}
+    once = by_side["plain"][0].seen
+    classes = [_recall(label, once, looks) for label in LABELS if any(s.label == label for s in once)]
+    pairs = list(zip(looks["plain"], looks["recomputed"], strict=True))
+    return Training(
+        seeds=asked.training.seeds,
+        examples=asked.training.examples,
+        classes=tuple(classes),
+        rare=_rare(asked, runs[0], once, looks),
+        accuracy={side: tuple(_accuracy(run.seen) for run in by_side[side]) for side in SIDES},
+        disagreements=(
+            sum(_is_right(p) and not _is_right(r) for p, r in pairs),
+            sum(_is_right(r) and not _is_right(p) for p, r in pairs),
+        ),
+        seconds_per_update={
+            side: median([one.seconds for run in by_side[side] for one in run.updates]) for side in SIDES
+        },
+    )
+
+
+def _recall(label: str, once: Sequence[Seen], looks: dict[Side, list[Seen]]) -> ClassRecall:
+    mine = [one for one in once if one.label == label]
+    shares = {side: _receipts(label, looks[side]) for side in SIDES}
+    return ClassRecall(
+        label=label,
+        receipts=len(shares["plain"]),
+        photos=len(mine),
+        plain=_mean(shares["plain"]),
+        recomputed=_mean(shares["recomputed"]),
+    )
+
+
+def _rare(
+    asked: ReinvestSpec, run: TrainingRun, once: Sequence[Seen], looks: dict[Side, list[Seen]]
+) -> Rare | None:
+    found = paired(*(_receipts(RARE, looks[side]) for side in SIDES))
+    if found is None:
+        return None
+    return Rare(
+        label=RARE,
+        receipts=found.receipts,
+        photos=sum(one.label == RARE for one in once),
+        train_receipts=run.rare_receipts,
+        train_photos=run.rare_photos,
+        loss=found.loss,
+        loss_ci95=found.interval(),
+        receipts_to_settle=found.receipts_to_settle(asked.thresholds.rare_recall_loss),
+    )
+
+
+def _receipts(label: str, looks: Sequence[Seen]) -> dict[str, float]:
+    return receipt_recalls((one.receipt, _is_right(one)) for one in looks if one.label == label)
+
+
+def _mean(shares: dict[str, float]) -> float:
+    return sum(shares.values()) / len(shares)
+
+
+def _accuracy(seen: Sequence[Seen]) -> float:
+    return sum(map(_is_right, seen)) / len(seen)
+
+
+def _is_right(one: Seen) -> bool:
+    return one.label == one.predicted
