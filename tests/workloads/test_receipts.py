@@ -35,8 +35,9 @@ from recompute_core.workloads.receipts.cache import folder_of
 from recompute_core.workloads.receipts.dataset import Progress, choose_batch, digest_of, rows_of
 from recompute_core.workloads.receipts.encoder import Encoder
 from recompute_core.workloads.receipts.labels import REASONS
-from recompute_core.workloads.receipts.paper import is_torn, paper_of
+from recompute_core.workloads.receipts.paper import WIDTH, is_torn, paper_of
 from recompute_core.workloads.receipts.photos import (
+    glare,
     label_of,
     photo_count,
     recorded_label,
@@ -105,13 +106,28 @@ def test_a_tear_runs_above_the_total() -> None:
     torn = [receipt for receipt in range(600) if is_torn(receipt)]
     for receipt in torn:
         paper = paper_of(receipt)
-        assert not paper.cover[paper.total_y :].any()
-        assert 0.1 < paper.cover.mean() < 0.75
+        left = len(paper.cover)
+        assert 0.6 * paper.total_y < left < paper.total_y
+        assert paper.cover[-1].any()
         lower_edge = paper.cover.sum(0)
         assert np.ptp(lower_edge) > 40  # slanting and ragged, unlike the blade's 4-pixel teeth
     whole = paper_of(next(receipt for receipt in range(50) if receipt not in torn))
     assert np.ptp(whole.cover.sum(0)) == 4
     assert whole.ink[whole.total_y :].any()
+    assert not whole.fibre.any()
+
+
+def test_a_tear_bares_ragged_fibres_along_its_edge() -> None:
+    for receipt in (receipt for receipt in range(600) if is_torn(receipt)):
+        paper = paper_of(receipt)
+        rim = paper.fibre.sum(0)  # [WIDTH], rows
+        assert 4 <= rim.min() < 8 < 13 < rim.max() <= 17
+        assert not (paper.ink * paper.fibre).any()
+        edge = paper.cover.sum(0)  # [WIDTH], rows
+        for x in range(0, WIDTH, 40):
+            bottom = int(edge[x])
+            assert paper.fibre[bottom - int(rim[x]) : bottom, x].all()
+        assert np.abs(np.diff(edge)).max() > 10  # teeth, not a slanting cut
 
 
 # --- photos ----------------------------------------------------------------------------------
@@ -210,6 +226,16 @@ def test_the_defects_are_visible(small: Dataset) -> None:
     assert edge["cutoff"] > 20 > 1 > edge["ok"]
     contrast = shares(small, print_contrast)
     assert contrast["faint"] < 0.5 * contrast["ok"]
+
+
+def test_a_lamp_burns_out_the_print_and_not_the_table() -> None:
+    corners = np.array([(96, 0), (192, 0), (192, 384), (96, 384)], float)
+    scene, cover = torch.full((1, 1, 384, 192), 0.3), torch.zeros(1, 1, 384, 192)
+    cover[..., 96:] = 1  # paper on the right half
+    lit = glare(scene, cover, corners, np.random.default_rng(0))
+    assert (lit >= scene).all()
+    assert (lit[..., 96:] == 1).float().mean() > 0.05
+    assert lit[..., :96].max() < 0.6
 
 
 # --- the intake step -------------------------------------------------------------------------
@@ -349,7 +375,7 @@ def test_progress_counts_photos_to_the_end(
     assert progress == sorted(progress)
     assert len(progress) == SMALL + 1
     folders = [path.name for path in (home / "datasets").iterdir() if path.is_dir()]
-    assert folders == [f"receipts-v2-{SMALL}"]
+    assert folders == [f"receipts-v3-{SMALL}"]
 
 
 def test_two_makers_make_one_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ...errors import InputError
 from ...settings import Frozen
 
-VERSION = 2
+VERSION = 3
 """Raised whenever a change to the drawing, the photos or the split changes any byte."""
 RECEIPTS = 1200
 PHOTOS_FILE, MANIFEST_FILE, FACTS_FILE = "photos.npy", "manifest.parquet", "facts.json"

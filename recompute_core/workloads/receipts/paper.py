@@ -1,7 +1,7 @@
 """The physical receipt: a bill drawn with Pillow on a strip of paper, and torn on one in fifty.
 
-A tear takes everything below a ragged line that runs above the total. It belongs to the paper, so
-every photo of that receipt shows it.
+A tear takes everything below a ragged line that runs above the total, and bares white fibres along
+it. It belongs to the paper, so every photo of that receipt shows it.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,13 @@ ONE_TORN_IN = 50
 
 @dataclass(frozen=True)
 class Paper:
-    """Two masks of the whole strip, the torn-away part included."""
+    """Masks of the strip, or of what is left of it."""
 
     ink: NDArray[np.float32]  # [h, WIDTH], 1 where printed
     cover: NDArray[np.float32]  # [h, WIDTH], 1 where there is paper
+    fibre: NDArray[np.float32]  # [h, WIDTH], 1 where a tear took the surface off
     total_y: int
-    """Row where the total's line begins."""
+    """Row where the total's line begins, or began."""
 
 
 def is_torn(receipt: int) -> bool:
@@ -40,12 +41,14 @@ def paper_of(receipt: int) -> Paper:
     """The paper of a receipt number, torn or whole."""
     bill = bill_of(receipt)
     ink, total_y = print_bill(bill)
-    cover = np.ones_like(ink)
+    cover, fibre = np.ones_like(ink), np.zeros_like(ink)
     if is_torn(receipt):
-        tear(ink, cover, total_y, stream("tear", receipt))
+        tear(cover, fibre, total_y, stream("tear", receipt))
     else:
         cut(cover)
-    return Paper(ink=ink * cover, cover=cover, total_y=total_y)
+    ink *= cover * (1 - fibre)
+    left = int(cover.any(1).sum())  # rows
+    return Paper(ink=ink[:left], cover=cover[:left], fibre=fibre[:left], total_y=total_y)
 
 
 def print_bill(bill: Bill) -> tuple[NDArray[np.float32], int]:
@@ -101,18 +104,19 @@ def cut(cover: NDArray[np.float32]) -> None:
 
 
 def tear(
-    ink: NDArray[np.float32],
     cover: NDArray[np.float32],
+    fibre: NDArray[np.float32],
     total_y: int,
     rng: np.random.Generator,
 ) -> None:
-    """Take away all below a ragged, slanting line above `total_y`; its fringe keeps no print."""
+    """Take away all below a ragged, slanting line above `total_y`; the surface goes a little sooner."""
     across = np.linspace(-1, 1, WIDTH)
     steps = rng.standard_normal(WIDTH).cumsum()
     steps -= np.linspace(steps[0], steps[-1], WIDTH)
     edge = rng.uniform(35, 75) * rng.choice((-1, 1)) * across + 1.8 * steps
-    edge += rng.uniform(-5, 5, WIDTH // 6).repeat(6)
+    edge += rng.uniform(-12, 12, WIDTH // 8).repeat(8)
     edge += rng.uniform(0.62, 1.0) * total_y - 4 - edge.max()  # [WIDTH], rows
+    depth = rng.uniform(5, 16, WIDTH // 6).repeat(6)  # [WIDTH], rows of bare fibre
     rows = np.arange(cover.shape[0])[:, None]
     cover[rows >= edge] = 0
-    ink[rows >= edge - 7] = 0
+    fibre[(rows >= edge - depth) & (rows < edge)] = 1

@@ -87,10 +87,10 @@ def one_thread() -> Iterator[None]:
 def expose(paper: Paper, label: Label, rng: np.random.Generator) -> Tensor:
     """The photo `[HEIGHT, WIDTH]` in uint8: scene, light, lens, sensor."""
     corners = place(paper.cover.shape, label, rng)
-    scene = lay(paper, corners, label, rng)  # [1, 1, H, W]
+    scene, cover = lay(paper, corners, label, rng)  # [1, 1, H, W] each
     scene = scene * light(rng)
     if label == "glare":
-        scene = glare(scene, corners, rng)
+        scene = glare(scene, cover, corners, rng)
     image = focus(F.avg_pool2d(scene, FINE), label, rng)  # [1, 1, HEIGHT, WIDTH]
     noise = rng.standard_normal((HEIGHT, WIDTH), dtype=np.float32) * np.float32(
         rng.uniform(0.006, 0.016)
@@ -102,7 +102,8 @@ def expose(paper: Paper, label: Label, rng: np.random.Generator) -> Tensor:
 def place(shape: tuple[int, ...], label: Label, rng: np.random.Generator) -> NDArray[np.float64]:
     """Where the paper's corners fall in the scene: `[4, 2]` as x, y, clockwise from top left.
 
-    A photo holds the whole strip, except a cutoff one, where a quarter or more lies outside.
+    A photo holds all there is of the strip, except a cutoff one, taken from too near: a quarter or
+    more lies outside.
     """
     height, width = shape
     turn = math.radians(rng.uniform(-9, 9))
@@ -110,7 +111,8 @@ def place(shape: tuple[int, ...], label: Label, rng: np.random.Generator) -> NDA
     corners *= 1 + rng.uniform(-0.04, 0.04, (4, 2))
     corners @= np.array([(math.cos(turn), math.sin(turn)), (-math.sin(turn), math.cos(turn))])
     corners -= corners.min(0)
-    corners *= rng.uniform(0.84, 0.95) * (np.array((W, H)) / corners.max(0)).min()
+    near = rng.uniform(0.84, 0.95) if label != "cutoff" else rng.uniform(1.0, 1.3)
+    corners *= near * (np.array((W, H)) / corners.max(0)).min()
     size = corners.max(0)  # [2]
     shift = rng.uniform(0.15, 0.85, 2) * ((W, H) - size)
     if label == "cutoff":
@@ -122,8 +124,10 @@ def place(shape: tuple[int, ...], label: Label, rng: np.random.Generator) -> NDA
     return corners
 
 
-def lay(paper: Paper, corners: NDArray[np.float64], label: Label, rng: np.random.Generator) -> Tensor:
-    """The paper on a table with its shadow, `[1, 1, H, W]` in 0 to 1."""
+def lay(
+    paper: Paper, corners: NDArray[np.float64], label: Label, rng: np.random.Generator
+) -> tuple[Tensor, Tensor]:
+    """The paper on a table with its shadow, and where it lies, both `[1, 1, H, W]` in 0 to 1."""
     height, width = paper.cover.shape
     if label == "faint":  # thermal print faded, in bands along the roll
         bands = np.interp(np.arange(width), np.linspace(0, width, 9), rng.uniform(0.06, 0.24, 9))
@@ -132,6 +136,7 @@ def lay(paper: Paper, corners: NDArray[np.float64], label: Label, rng: np.random
         strength = np.full(width, rng.uniform(0.8, 0.97), np.float32)
     curl = 1 + 0.04 * np.sin(np.linspace(0, rng.uniform(2, 7), height) + rng.uniform(0, 6))
     tone = np.float32(rng.uniform(0.86, 0.96)) * curl.astype(np.float32)[:, None]
+    tone = tone + (1.1 - tone) * paper.fibre  # bare fibre is whiter than the coated surface
     sheet = np.stack((paper.cover, paper.cover * tone * (1 - strength * paper.ink)))
     source = np.array([[(0, 0), (width, 0), (width, height), (0, height)]], np.float32)
     matrix = kornia.geometry.get_perspective_transform(
@@ -139,7 +144,7 @@ def lay(paper: Paper, corners: NDArray[np.float64], label: Label, rng: np.random
     )
     laid = kornia.geometry.warp_perspective(torch.from_numpy(sheet)[None], matrix, (H, W))
     cover, printed = laid.chunk(2, dim=1)
-    return table(rng) * (1 - 0.45 * shadow(cover, rng)) * (1 - cover) + printed
+    return table(rng) * (1 - 0.45 * shadow(cover, rng)) * (1 - cover) + printed, cover
 
 
 def shadow(cover: Tensor, rng: np.random.Generator) -> Tensor:
@@ -174,8 +179,10 @@ def light(rng: np.random.Generator) -> Tensor:
     return rng.uniform(0.78, 0.86) * (1 + slope * (math.sin(angle) * down + math.cos(angle) * across))
 
 
-def glare(scene: Tensor, corners: NDArray[np.float64], rng: np.random.Generator) -> Tensor:
-    """A lamp's or a flash's reflection on the print: a burnt-out core and a soft halo."""
+def glare(
+    scene: Tensor, cover: Tensor, corners: NDArray[np.float64], rng: np.random.Generator
+) -> Tensor:
+    """A lamp's reflection on glossy paper: a burnt-out core and a soft halo, weak on the dull table."""
     u, v = rng.uniform(0.3, 0.7), rng.uniform(0.2, 0.75)
     top, bottom = (1 - u) * corners[0] + u * corners[1], (1 - u) * corners[3] + u * corners[2]
     x, y = (1 - v) * top + v * bottom
@@ -185,7 +192,7 @@ def glare(scene: Tensor, corners: NDArray[np.float64], rng: np.random.Generator)
     beside = (math.cos(turn) * down - math.sin(turn) * across) / short
     distance = along**2 + beside**2  # [H, W], 1 on the ellipse
     spot = (1.6 * torch.exp(-(distance**1.5))).clamp(max=1) + 0.25 * torch.exp(-distance / 4)
-    return (scene + spot.float()).clamp(max=1)
+    return (scene + spot.float() * (0.25 + 0.75 * cover)).clamp(max=1)
 
 
 def focus(image: Tensor, label: Label, rng: np.random.Generator) -> Tensor:
