@@ -268,6 +268,8 @@ class Canary(Record):
     largest_relative_gap: float | None
     """The gap that parity saw."""
     largest_gradient_gap: float | None = None
+    problem: str | None = None
+    """Why a tensor of it could not be compared, such as `not finite`; it has no gap then."""
     ran_at: str | None = None
     """Shape key of the run that stands for this one: a module's canary runs once a study. None: here."""
 
@@ -289,7 +291,7 @@ NOISE_VARIES = 4
 
 
 class Rollback(Record):
-    """The plan put on a fresh model and taken off again, then the fixed update: is it plain's?"""
+    """After an update under the plan it came off; then plain's followed on that model: is it plain?"""
 
     compared: Annotated[int, Field(ge=1)]
     """How many tensors were compared with the reference."""
@@ -300,6 +302,9 @@ class Rollback(Record):
     is another now."""
     replayed: tuple[str, ...] = ()
     """FQNs of the modules that were not called as often as in plain, or still under the plan."""
+    replays_before: Annotated[int, Field(ge=0)] = 0
+    """Replays in the update that ran under the plan before it came off; 0: none ran, in an earlier
+    version."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

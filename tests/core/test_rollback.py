@@ -10,7 +10,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from recompute_core.checks.parity import check_parity, check_rollback
+from recompute_core.checks import parity
+from recompute_core.checks.parity import check_parity
 from recompute_core.checks.snapshot import fixed_update
 from recompute_core.gates import judge, parity_gate, stuck_sentence
 from recompute_core.plans import apply
@@ -60,7 +61,10 @@ def test_every_kind_of_region_comes_off(regions: Regions, variant: str) -> None:
     spec = StudySpec(checkpoint=CheckpointSettings(variant=variant))
     found = parity_of(small_gpt, regions, spec)
     assert isinstance(found, ParityPassed)
-    assert found.rollback == Rollback(compared=len(found.gaps))
+    assert found.rollback is not None
+    replays = found.rollback.replays_before
+    assert replays >= len(regions), "an update ran under the plan before it came off"
+    assert found.rollback == Rollback(compared=len(found.gaps), replays_before=replays)
     assert (found.rollback.bitwise, found.rollback.largest_relative_gap) == (True, 0.0)
 
 
@@ -90,19 +94,30 @@ def test_an_attribute_that_stays_is_named(monkeypatch: pytest.MonkeyPatch, varia
     found = stuck(parity_of(small_gpt, each("blocks.1"), spec))
     assert found.bitwise
     assert found.left == (f"blocks.1.{method}",)
-    assert found.replayed == ("blocks.1",)
-    assert stuck_sentence(found, 0.0) == (
-        f"Taking the plan off does not give plain back: blocks.1.{method} is not as it was, and 1 more."
+    # What counts the calls puts the method `forward` itself back when it ends.
+    assert found.replayed == (("blocks.1",) if variant == "call" else ())
+    assert stuck_sentence(found, 0.0).startswith(
+        f"Taking the plan off does not give plain back: blocks.1.{method} is not as it was"
     )
 
 
-class TouchesItsWeight(Mlp):
-    """Not the same once anything was taken off it."""
+class Scaled(Mlp):
+    """Counts its calls, and takes whatever factor it is given."""
+
+    factor, calls = 1.0, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return self.factor * super().forward(x)
+
+
+class Grows(Scaled):
+    """Takes another factor once a plan was taken off it."""
 
     def __delattr__(self, name: str) -> None:
         super().__delattr__(name)
-        with torch.no_grad():
-            self.up.weight.mul_(1.01)
+        if name == "_call_impl":
+            self.factor = 1.01
 
 
 class Hooked(Mlp):
@@ -114,25 +129,41 @@ class Hooked(Mlp):
             self.register_forward_hook(lambda *_: None)
 
 
+class Leaves(Mlp):
+    """Remembers that a plan was taken off."""
+
+    left = False
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self.left = self.left or name == "_call_impl"
+
+
 class CallsAgain(Tower):
-    """Calls its blocks once more, for nothing, after a plan was on them."""
+    """Calls its block once more, for nothing, after a plan was on it."""
 
     def __init__(self) -> None:
         super().__init__([Leaves()])
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if self.blocks[0].up in _LEFT:
+        if self.blocks[0].left:
             self.blocks[0](x)
         return super().forward(x)
 
 
-_LEFT: list[nn.Module] = []
+class Remembers(Tower):
+    """Another one after every update, with a plan or without, by what it counts and keeps."""
 
+    def __init__(self) -> None:
+        super().__init__([Mlp()])
+        self.updates = 0
+        self.register_buffer("seen", torch.zeros(()))
 
-class Leaves(Mlp):
-    def __delattr__(self, name: str) -> None:
-        super().__delattr__(name)
-        _LEFT.append(self.up)
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        self.updates += 1
+        self.seen = self.seen + 1  # another tensor in its place
+        self.kept = x.detach()
+        return super().forward(x * (1 + 0.01 * self.updates))
 
 
 def one_block(kind: type[Mlp]) -> Callable[[], Job]:
@@ -143,15 +174,39 @@ def one_block(kind: type[Mlp]) -> Callable[[], Job]:
     return build
 
 
-def test_a_weight_that_moved_is_named() -> None:
-    build = one_block(TouchesItsWeight)
-    plain = fixed_update(build(), SPEC.optimizer, SPEC.seed)
-    found = check_rollback(build(), SPEC, plain.tensors, each("blocks.0"), plain.block_calls)
-    assert not found.is_plain(0.0)
-    assert (found.left, found.replayed) == ((), ())
-    assert "blocks.0.up.weight" in {gap.name for gap in found.off if gap.part == "weight"}
-    said = stuck_sentence(found, 0.0)
-    assert said.startswith("Taking the plan off does not give plain back: gradient of ")
+def test_an_update_that_is_another_afterwards_is_named() -> None:
+    found = stuck(parity_of(one_block(Grows), each("blocks.0")))
+    assert (found.left, found.replayed) == (("blocks.0.factor",), ())
+    assert "blocks.0.up.weight" in {gap.name for gap in found.off if gap.part == "grad"}
+
+
+def test_what_shows_only_after_an_update_under_the_plan_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @contextmanager
+    def sticky(model: nn.Module, regions: Regions, *how: Any, **more: Any) -> Iterator[None]:
+        with apply.applied(model, regions, *how, **more):
+            yield
+        block = model.get_submodule("blocks.0")
+        if regions and block.calls:
+            block.factor = 1.01
+
+    monkeypatch.setattr(parity, "applied", sticky)
+    found = stuck(parity_of(one_block(Scaled), each("blocks.0")))
+    assert (found.left, found.replayed) == (("blocks.0.factor",), ())
+    assert found.off
+
+
+def test_a_model_that_remembers_its_updates_comes_back_as_far_as_plain_does() -> None:
+    def build() -> Job:
+        torch.manual_seed(0)
+        job = tower(Mlp())
+        return Job(Remembers(), job.batch, job.blocks, job.tokens)  # type: ignore[arg-type]
+
+    found = parity_of(build, each("blocks.0"))
+    assert isinstance(found, ParityPassed)
+    assert found.rollback is not None
+    assert (found.rollback.bitwise, found.rollback.left) == (True, ())
 
 
 def test_a_hook_that_stays_is_named() -> None:
@@ -166,9 +221,9 @@ def test_a_block_that_is_called_again_is_named() -> None:
         job = tower(Mlp())
         return Job(CallsAgain(), job.batch, job.blocks, job.tokens)  # type: ignore[arg-type]
 
-    plain = fixed_update(build(), SPEC.optimizer, SPEC.seed)
-    found = check_rollback(build(), SPEC, plain.tensors, each("blocks.0"), plain.block_calls)
-    assert found == Rollback(compared=len(plain.tensors), replayed=("blocks.0",))
+    found = stuck(parity_of(build, each("blocks.0")))
+    assert found.bitwise
+    assert found.replayed == ("blocks.0",)
     assert not found.is_plain(1.0)
 
 
