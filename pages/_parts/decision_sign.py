@@ -13,7 +13,7 @@ import streamlit as st
 from recompute_core.errors import InputError, StoreError
 from recompute_core.gates import megabytes
 from recompute_core.reports.bundle import zip_of
-from recompute_core.reports.evidence import gather
+from recompute_core.reports.evidence import gather, read_evidence
 from recompute_core.reports.html import render
 from recompute_core.reports.keys import (
     LONGEST_PASSPHRASE_BYTES,
@@ -169,7 +169,7 @@ def _take_away(said: Predicate, signed: Signed | None) -> None:
             )
         st.download_button(
             "Download an unsigned preview",
-            data=lambda: render(said, gather(get_store(), study, plan)),
+            data=lambda: render(said, read_evidence(gather(get_store(), study, plan))),
             file_name=f"unsigned-{file_slug(study, plan)}.html",
             mime="text/html",
             on_click="ignore",

@@ -34,12 +34,13 @@ LOOKS: dict[str, str] = {
     "tests": "The second statement lists the same gates and files.",
     "copies": "The Sigstore bundle and the public key are the same once more.",
     "report.html": "The page to read is the one that was signed.",
-    "records": "The raw samples are well formed.",
+    "records": "The raw samples are well formed, and of one study.",
     "spec_hash": "The specification is the one that was declared.",
     "thresholds": "The thresholds were declared before the first measurement, and are those used.",
     "gates": "Every gate, computed again from its samples, says what the report says.",
     "verdict": "The verdict follows from the gates.",
     "facts": "Every other figure, digest and sentence follows from the evidence.",
+    "page": "The page and the instructions say what was verified, byte for byte.",
 }
 """Before anything is dropped: what each check will look at."""
 

@@ -2,22 +2,28 @@
 
 from collections.abc import Mapping
 
+from ..plans.export.exported import module_name
 from ..studies.store import StudyRow
 from ..words import count
 
 ROLLBACK_WORDS = (
     "The plan changes no parameter, no buffer, no state dict and no checkpoint file: it shadows calls "
     "of modules on the model in memory. Leave it off and the next run is plain; in a live process "
-    "remove_plan gives the very same model back. The module is written by: export STUDY --candidate "
-    "PLAN --to torch."
+    "remove_plan takes it off. The module is written by: export STUDY --candidate PLAN --to torch --out "
+    "FILE. What is proven here is of the study's own way to put the plan on and take it off; the module "
+    "does the same by itself, and is tested apart from this study."
 )
-ROLLBACK_CODE = """from plan import apply_plan, remove_plan
+
+
+def rollback_code(plan: str) -> str:
+    """How the plan is put on and taken off, with the module that `export` writes."""
+    return f"""from {module_name(plan)} import apply_plan, remove_plan
 apply_plan(model)  # training goes on, recomputing
 remove_plan(model)  # the original again"""
 
 
-def not_claimed(row: StudyRow, supplied: bool, not_recorded: Mapping[str, str]) -> tuple[str, ...]:
-    """What nobody should read into a report, in sentences."""
+def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -> tuple[str, ...]:
+    """What nobody should read into a report, in sentences; `measured` shapes were so in full."""
     spec, here = row.spec, row.environment
     device = here.get("device_name") or here.get("device") or "the device it ran on"
     libraries = ", ".join(f"{name} {here[name]}" for name in ("torch", "python") if name in here)
@@ -25,16 +31,14 @@ def not_claimed(row: StudyRow, supplied: bool, not_recorded: Mapping[str, str]) 
     claims = [
         f"Nothing is claimed of any device but {device}{threads}.",
         f"Nothing is claimed of other library versions than these: {libraries or 'not recorded'}.",
-        f"Nothing is claimed of shapes that are not listed; {len(spec.shapes)} "
-        f"{'was' if len(spec.shapes) == 1 else 'were'} measured.",
+        f"Nothing is claimed of shapes that are not listed; of {count(len(spec.shapes), 'shape')} that "
+        f"{'is' if len(spec.shapes) == 1 else 'are'}, the plan was measured in full at {measured}.",
         f"Nothing is claimed of another precision than {spec.precision}.",
         "Parity is of one update from one seed on one batch; nothing is claimed of convergence over "
         "many steps, nor of other data.",
         f"The gates rest on the thresholds declared at {row.declared_at}, before the first "
         "measurement; thresholds moved afterwards are a what-if and were not used.",
-        "Some figures were supplied by the user and not measured here: they are marked supplied."
-        if supplied
-        else "No figure was supplied by hand, and no estimate was put through a gate.",
+        "No figure was supplied by hand, and no estimate was put through a gate.",
         "Times are of this machine as busy as it was; the interval covers the pairs that were run.",
         "Nothing is claimed of several devices that train together, nor of compiled models.",
         "A signature says who released this, not that the machine it ran on was honest.",

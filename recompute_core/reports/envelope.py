@@ -30,6 +30,8 @@ class Opened:
     """The very bytes that verified; nothing has parsed them yet."""
     signer: Signer
     """Whose key it was; known by the signature, whatever the envelope says."""
+    key_id: str
+    """What its signature calls that key; written by nobody knows whom."""
     warnings: tuple[str, ...]
     """What is odd about the envelope and changes nothing: sentences."""
 
@@ -61,7 +63,8 @@ def open_envelope(data: bytes, signers: Signers, now: datetime) -> Opened:
     trusted = next((one for one in makers if one is not None and one.state(now) == "trusted"), None)
     if trusted is None:
         raise _refusal(envelope, signers, makers, now)
-    return Opened(envelope.payload, trusted, tuple(_oddities(envelope, makers, trusted)))
+    key_id = envelope.signatures[makers.index(trusted)].key_id
+    return Opened(envelope.payload, trusted, key_id, tuple(_oddities(envelope, makers, trusted)))
 
 
 def sigstore_bundle(envelope: bytes, public_key: PublicKey) -> bytes:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -27,11 +28,13 @@ from ..results import (
     ParityPassed,
     Record,
     Reference,
+    StudyResult,
     Timing,
 )
 from ..settings import shape_key
 from ..spec import StudySpec, Thresholds, digest_of, explain
 from ..studies.artifacts import trace_name
+from ..studies.assemble import assemble
 from ..studies.flow import PLAIN
 from ..studies.store import Cell, Phase, Store, StudyRow
 from .refusal import Untrusted, quoted
@@ -47,6 +50,7 @@ STUDY, CELLS, REVISIONS = "study.json", "cells.json", "revisions.json"
 MOST_BYTES = 18_000_000
 """Bytes of all evidence together, at most; traces that would exceed it are left out, and it is said."""
 MOST_PAIRS = 1000
+_NOT_KEPT = "the study has kept none"
 
 _RECORDS: dict[Phase, type[Record]] = {
     "reference": Reference,
@@ -75,6 +79,13 @@ class Found:
     """What could be here and is not: why."""
     made_by: str
     """Which version wrote the evidence."""
+    files: Evidence
+    """What all of this was read from."""
+
+    @cached_property
+    def result(self) -> StudyResult:
+        """The plan, judged by the declared thresholds."""
+        return assemble(self.row, self.cells)
 
     @property
     def shapes(self) -> tuple[str, ...]:
@@ -95,6 +106,11 @@ class Found:
 def timeline_name(shape: str) -> str:
     """The file that holds plain's and the plan's timeline at a shape."""
     return f"timeline {shape}.json"
+
+
+def _names_at(shape: str, plan: str) -> tuple[str, str, str]:
+    """The files of a shape, each of which is here or said not to be recorded."""
+    return timeline_name(shape), trace_name(shape, PLAIN), trace_name(shape, plan)
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -166,12 +182,12 @@ def evidence_of(
             }
         )
     files = {CELLS: canonical(rows)}
-    for shape in (shape_key(row.spec.at(sizes)) for sizes in row.spec.shapes):
+    for shape in _shapes(row.spec):
         sides = timelines.get(shape, {})
         if any(sides.values()):
             files[timeline_name(shape)] = canonical(sides)
         else:
-            missing[timeline_name(shape)] = "no memory was measured at this shape"
+            missing[timeline_name(shape)] = _no_timeline(rows, shape)
     files[REVISIONS] = canonical(_revisions(row, rows))
     left = MOST_BYTES - sum(map(len, files.values()))
     for name, data in sorted((traces or {}).items(), key=lambda item: len(item[1])):
@@ -180,6 +196,9 @@ def evidence_of(
         else:
             files[name] = data
             left -= len(data)
+    for name in (one for shape in _shapes(row.spec) for one in _names_at(shape, plan)):
+        if name not in files:
+            missing.setdefault(name, _NOT_KEPT)
     files[STUDY] = canonical(
         {
             "schema": "recompute-evidence/1",
@@ -196,6 +215,12 @@ def evidence_of(
         }
     )
     return files
+
+
+def _no_timeline(rows: Sequence[Mapping[str, Any]], shape: str) -> str:
+    memory = [row["payload"] for row in rows if (row["shape_key"], row["phase"]) == (shape, "memory")]
+    why = [found["not_measured"].get("timeline", "none was kept") for found in memory if found]
+    return why[0] if why else "no memory was measured at this shape"
 
 
 def raw_payload(phase: Phase, payload: dict[str, Any]) -> dict[str, Any]:
@@ -227,13 +252,13 @@ def _traces(
     memory = {(cell.shape_key, cell.plan): cell.payload for cell in cells if cell.phase == "memory"}
     found: dict[str, bytes] = {}
     missing: dict[str, str] = {}
-    for shape in (shape_key(row.spec.at(sizes)) for sizes in row.spec.shapes):
+    for shape in _shapes(row.spec):
         for whose in (PLAIN, plan):
             kept, name = memory.get((shape, whose)), trace_name(shape, whose)
             if kept is None:
                 missing[name] = "no memory was measured"
             elif kept.get("trace") != name:
-                missing[name] = kept["not_measured"].get("trace", "the study has kept none")
+                missing[name] = kept["not_measured"].get("trace", _NOT_KEPT)
             else:
                 try:
                     data = (store.folder(row.id) / name).read_bytes()
@@ -287,7 +312,7 @@ class _CellRow(_Form):
 
 
 def read_evidence(evidence: Evidence) -> Found:
-    """The records in evidence whose digests were verified; whether they agree is still to be seen.
+    """The records in evidence whose digests were verified; whether they agree, `agreement` looks.
 
     Raises Untrusted: evidence-missing, evidence-form, and as `parse`.
     """
@@ -312,8 +337,10 @@ def read_evidence(evidence: Evidence) -> Found:
         sentence="",
         cancel=False,
     )
+    _check_names(evidence, about.not_recorded, spec, about.candidate)
     listed = _json(evidence, CELLS)
     cells = _cells(listed, evidence, spec, about.candidate)
+    _check_traces(evidence, cells, spec, about.candidate)
     revisions = _json(evidence, REVISIONS)
     if canonical(revisions) != canonical(_revisions(row, listed)):
         raise _odd(REVISIONS, "is not what the reference phases have noted")
@@ -326,7 +353,29 @@ def read_evidence(evidence: Evidence) -> Found:
         revisions=revisions,
         not_recorded=about.not_recorded,
         made_by=about.made_by,
+        files=evidence,
     )
+
+
+def _shapes(spec: StudySpec) -> tuple[str, ...]:
+    return tuple(shape_key(spec.at(sizes)) for sizes in spec.shapes)
+
+
+def _check_names(evidence: Evidence, missing: Mapping[str, str], spec: StudySpec, plan: str) -> None:
+    """That every file of a study is here, or else is said to be missing, and no other is."""
+    needed = (STUDY, CELLS, REVISIONS)
+    optional = [name for shape in _shapes(spec) for name in _names_at(shape, plan)]
+    for name in needed + tuple(one for one in optional if one not in missing):
+        if name not in evidence:
+            raise Untrusted("evidence-missing", f"evidence/{name}: is missing, and nothing says why")
+    for name in missing:
+        if name not in optional:
+            raise _odd(STUDY, f"not_recorded: {quoted(name)} is no file of this study")
+        if name in evidence:
+            raise _odd(STUDY, f"not_recorded: {name} is here")
+    for name in evidence:
+        if name not in needed and name not in optional:
+            raise _odd(name, "is no file of this study")
 
 
 def _spec(raw: dict[str, Any]) -> StudySpec:
@@ -347,13 +396,12 @@ def _spec(raw: dict[str, Any]) -> StudySpec:
 def _cells(listed: Any, evidence: Evidence, spec: StudySpec, plan: str) -> list[Cell]:
     if not isinstance(listed, list) or not listed:
         raise _odd(CELLS, "expected a list of what the phases found")
-    shapes = {shape_key(spec.at(sizes)) for sizes in spec.shapes}
-    timelines = {shape: _timelines(evidence, shape) for shape in shapes}
+    timelines = {shape: _timelines(evidence, shape) for shape in _shapes(spec)}
     cells: dict[tuple[str, str, Phase], Cell] = {}
     for number, raw in enumerate(listed):
         row = _form(_CellRow, raw, f"{CELLS}[{number}]")
         where = f"{row.phase} of {quoted(row.plan)} at {quoted(row.shape_key)}"
-        if row.shape_key not in shapes or row.plan not in (PLAIN, plan):
+        if row.shape_key not in timelines or row.plan not in (PLAIN, plan):
             raise _odd(CELLS, f"{where}: is no part of this report")
         if (row.shape_key, row.plan, row.phase) in cells:
             raise _odd(CELLS, f"{where}: stands twice")
@@ -364,10 +412,8 @@ def _cells(listed: Any, evidence: Evidence, spec: StudySpec, plan: str) -> list[
         payload = row.payload
         if payload is not None:
             side = "plain" if row.plan == PLAIN else "candidate"
-            timeline = timelines[row.shape_key].get(side) if row.phase == "memory" else None
+            timeline = timelines[row.shape_key].pop(side, None) if row.phase == "memory" else None
             payload = _payload(row.phase, payload, timeline, where)
-            if row.phase == "memory":
-                _check_trace(evidence, payload)
             if row.phase == "parity" and not payload["passed"]:
                 _check_failure(payload, spec.thresholds, where)
         cells[row.shape_key, row.plan, row.phase] = Cell(
@@ -380,6 +426,9 @@ def _cells(listed: Any, evidence: Evidence, spec: StudySpec, plan: str) -> list[
             row.started_at,
             row.seconds,
         )
+    for shape, left in timelines.items():
+        if any(timeline is not None for timeline in left.values()):
+            raise _odd(timeline_name(shape), "is of an update that no record is of")
     return list(cells.values())
 
 
@@ -399,14 +448,21 @@ def _payload(phase: Phase, payload: dict[str, Any], timeline: Any, where: str) -
         raise _odd(CELLS, f"{where}: holds something that is no finding of this version")
     if len(payload.get("samples", ())) > MOST_PAIRS:
         raise _odd(CELLS, f"{where}: more than {MOST_PAIRS} pairs")
+    if understood.get("kind", "measured") != "measured":
+        raise _odd(CELLS, f"{where}: a study measures; it holds no figure that is {understood['kind']}")
     return understood
 
 
-def _check_trace(evidence: Evidence, payload: dict[str, Any]) -> None:
-    """That the trace, if it is here, is the one that was kept when memory was measured."""
-    name = payload["trace"]
-    if name in evidence and _digest(evidence[name]) != payload["trace_digest"]:
-        raise _odd(name, "is not the trace that was kept")
+def _check_traces(evidence: Evidence, cells: list[Cell], spec: StudySpec, plan: str) -> None:
+    """That each trace that is here is the one that was kept when memory was measured."""
+    memory = {(cell.shape_key, cell.plan): cell.payload for cell in cells if cell.phase == "memory"}
+    for shape in _shapes(spec):
+        for whose in (PLAIN, plan):
+            name, kept = trace_name(shape, whose), memory.get((shape, whose)) or {}
+            if name in evidence and (
+                kept.get("trace") != name or kept.get("trace_digest") != _digest(evidence[name])
+            ):
+                raise _odd(name, "is not the trace that was kept")
 
 
 def _check_failure(payload: dict[str, Any], thresholds: Thresholds, where: str) -> None:

@@ -6,8 +6,7 @@ What was decided stands in the predicate; the records behind it are read from th
 import hashlib
 
 from ..results import Candidate, StudyResult
-from ..studies.assemble import assemble
-from .evidence import Evidence, read_evidence
+from .evidence import Found
 from .page.document import document
 from .page.view import ReportView, Rollback, ShapeView, SignedFile
 from .predicate import Predicate, ShapeDecision
@@ -16,18 +15,16 @@ _ELSEWHERE = {"workload", "shapes", "plans", "custom_plans", "thresholds", "sile
 """Of the specification: what the page shows in other places, and what no figure depends on."""
 
 
-def render(predicate: Predicate, evidence: Evidence) -> bytes:
-    """The page, UTF-8; equal decisions give equal bytes. Raises Untrusted as `read_evidence`."""
-    return document(view_of(predicate, evidence))
+def render(predicate: Predicate, found: Found) -> bytes:
+    """The page, UTF-8: the same evidence gives the same bytes."""
+    return document(view_of(predicate, found))
 
 
-def view_of(predicate: Predicate, evidence: Evidence) -> ReportView:
-    """What the page shows. Raises Untrusted as `read_evidence`."""
-    found = read_evidence(evidence)
-    result = assemble(found.row, found.cells)
+def view_of(predicate: Predicate, found: Found) -> ReportView:
+    """What the page shows."""
+    result = found.result
     candidates = {one.candidate.shape_key: one.candidate for one in result.judged}
     shapes = tuple(_shape(said, candidates[said.shape_key], result) for said in predicate.shapes)
-    kinds = {gate.kind for shape in shapes for gate in shape.gates if gate.observed is not None}
     declared = predicate.declared
     return ReportView(
         plan=predicate.plan,
@@ -35,13 +32,11 @@ def view_of(predicate: Predicate, evidence: Evidence) -> ReportView:
         sentence=predicate.sentence,
         shapes=shapes,
         thresholds=declared.thresholds,
-        declared=found.asked.thresholds,
         declared_at=declared.declared_at,
         first_measured_at=declared.first_measured_at,
         workload={k: v for k, v in predicate.workload.items() if k not in ("anatomy", "blocks")},
         regions=predicate.regions,
         blocks=next((kept.blocks for kept in result.references.values()), ()),
-        kind="supplied" if "supplied" in kinds else "measured",
         study_id=predicate.study.id,
         plan_hash=predicate.plan_hash,
         spec_hash=predicate.study.spec_hash,
@@ -54,7 +49,7 @@ def view_of(predicate: Predicate, evidence: Evidence) -> ReportView:
         ),
         not_claimed=predicate.not_claimed,
         not_recorded=predicate.not_recorded,
-        files=tuple(_signed(name, data) for name, data in sorted(evidence.items())),
+        files=tuple(_signed(name, data) for name, data in sorted(found.files.items())),
     )
 
 

@@ -2,18 +2,14 @@
 
 import hashlib
 
-from .evidence import Evidence
 from .page.document import document
 from .page.view import ReportView, ShapeView, SignedFile
-from .supplied import SuppliedDecision, read_supplied_evidence
+from .supplied import SuppliedDecision, SuppliedFound
 
 
-def render_supplied(said: SuppliedDecision, evidence: Evidence) -> bytes:
-    """The page, UTF-8; equal decisions give equal bytes.
-
-    Raises Untrusted as `read_supplied_evidence`.
-    """
-    given = read_supplied_evidence(evidence).given
+def render_supplied(said: SuppliedDecision, found: SuppliedFound) -> bytes:
+    """The page, UTF-8: the same evidence gives the same bytes."""
+    given = found.given
     shapes = tuple(
         ShapeView(
             shape_key=one.shape_key,
@@ -31,15 +27,13 @@ def render_supplied(said: SuppliedDecision, evidence: Evidence) -> bytes:
             sentence=said.sentence,
             shapes=shapes,
             thresholds=said.received.thresholds,
-            declared=said.received.thresholds,
             declared_at="",
             first_measured_at=None,
             workload={"name": said.workload},
-            kind="supplied",
             not_claimed=said.not_claimed,
             files=tuple(
                 SignedFile(f"evidence/{name}", len(data), hashlib.sha256(data).hexdigest())
-                for name, data in sorted(evidence.items())
+                for name, data in sorted(found.files.items())
             ),
             supplied=given,
             received=said.received.sentence,

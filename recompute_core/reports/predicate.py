@@ -27,10 +27,11 @@ from ..results import (
     Verdict,
 )
 from ..spec import CheckpointSettings, Region, Thresholds
-from ..studies.assemble import assemble
-from .claims import ROLLBACK_CODE, ROLLBACK_WORDS, not_claimed
+from ..words import count
+from .agreement import check_agreement
+from .claims import ROLLBACK_WORDS, not_claimed, rollback_code
 from .evidence import STUDY, Evidence, Found, read_evidence
-from .refusal import Untrusted, quoted
+from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
 
 
 class Said(BaseModel):
@@ -187,11 +188,16 @@ class Predicate(Said):
 
 
 def derive(evidence: Evidence) -> Predicate:
-    """What follows from evidence.
+    """What follows from evidence. Raises Untrusted as `read_evidence` and `concluded`."""
+    return concluded(read_evidence(evidence))
 
-    Raises Untrusted: spec-hash, declared-late, incomplete, contradiction, and as `read_evidence`.
+
+def concluded(found: Found) -> Predicate:
+    """The decision on records that were read.
+
+    Raises Untrusted: spec-hash, declared-late, incomplete, and as `check_agreement`.
     """
-    found = read_evidence(evidence)
+    check_agreement(found)
     check_spec_hash(found)
     check_declared_first(found)
     return decide(found)
@@ -224,23 +230,15 @@ def decide(found: Found) -> Predicate:
     """The decision. Raises Untrusted: incomplete, contradiction."""
     try:
         return _decided(found)
-    except _CANNOT_BE as error:
-        raise Untrusted(
-            "contradiction", f"the evidence contradicts itself: {quoted(str(error).split(chr(10))[0])}"
-        ) from error
-
-
-_CANNOT_BE = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, AssertionError)
-"""What records lead to that are each well formed, and cannot all be of one study."""
+    except CANNOT_BE as error:
+        raise contradiction(error) from error
 
 
 def _decided(found: Found) -> Predicate:
-    row = found.row
-    result = assemble(row, found.cells)
+    row, result = found.row, found.result
     if result.verdict is None:
         raise Untrusted("incomplete", f"the evidence is not that of a finished study of {found.plan}")
     shapes = tuple(_shape(one, result.references.get(one.candidate.shape_key)) for one in result.judged)
-    kinds = {figure.kind for shape in shapes for figure in shape.figures}
     first = result.judged[0].candidate
     return Predicate(
         schema="recompute-decision/1",
@@ -265,10 +263,12 @@ def _decided(found: Found) -> Predicate:
         revisions=found.revisions,
         rollback=Rollback(
             words=ROLLBACK_WORDS,
-            code=ROLLBACK_CODE,
+            code=rollback_code(found.plan),
             proof=tuple(_rolled_back(one.candidate) for one in result.judged),
         ),
-        not_claimed=not_claimed(row, "supplied" in kinds, found.not_recorded),
+        not_claimed=not_claimed(
+            row, sum(shape.state == "measured" for shape in shapes), found.not_recorded
+        ),
         not_recorded=found.not_recorded,
     )
 
@@ -405,17 +405,23 @@ def _rolled_back(candidate: Candidate) -> RollbackProof:
         sentence = f"Not looked at: the plan {why} at {shape}."
         return RollbackProof(shape_key=shape, is_plain=None, bitwise=None, compared=0, sentence=sentence)
     is_plain = look.is_plain(parity.noise_floor)
+    tried = (
+        f"An update ran under the plan at {shape}, {count(look.replays_before, 'replay')} in it, then "
+        "the plan was taken off"
+        if look.replays_before
+        else f"Plan put on and taken off at {shape}, no update in between"
+    )
     if not is_plain:
         sentence = stuck_sentence(look, parity.noise_floor)
     elif look.bitwise:
         sentence = (
-            f"Plan put on and taken off at {shape}: nothing is left on the model, and all "
-            f"{look.compared} tensors of the update equal plain's to the last bit."
+            f"{tried}: nothing is left on the model, and all {look.compared} tensors of the next update "
+            "equal plain's to the last bit."
         )
     else:
         sentence = (
-            f"Plan put on and taken off at {shape}: nothing is left on the model, and the update "
-            "differs from plain's no more than plain does from itself on this device."
+            f"{tried}: nothing is left on the model, and the next update differs from plain's no more "
+            "than plain does from itself on this device."
         )
     return RollbackProof(
         shape_key=shape,

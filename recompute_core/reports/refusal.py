@@ -14,6 +14,16 @@ class Untrusted(Exception):
         self.code = code
 
 
+CANNOT_BE = (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, AssertionError)
+"""What records lead to that are each well formed, and cannot all be of one study."""
+
+
+def contradiction(error: Exception) -> Untrusted:
+    """Such an error as a refusal."""
+    first = str(error).partition("\n")[0]
+    return Untrusted("contradiction", f"the evidence contradicts itself: {quoted(first)}")
+
+
 def quoted(text: str) -> str:
     """Foreign text for a sentence: short, and nothing in it moves a cursor or turns a line around."""
     return ascii(text if len(text) <= 80 else text[:77] + "...")

@@ -123,12 +123,6 @@ class _Statement(_Form):
     predicate: dict[str, Any]
 
 
-def read_decision(payload: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """The predicate as it was signed, and the files' digests by name."""
-    _, predicate, digests = read_statement(payload)
-    return predicate, digests
-
-
 def read_statement(payload: bytes) -> tuple[str, dict[str, Any], dict[str, str]]:
     """The predicate's type, DECISION_TYPE or SUPPLIED_TYPE, the predicate, and the files' digests.
 

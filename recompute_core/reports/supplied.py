@@ -209,6 +209,8 @@ class SuppliedFound:
     thresholds: Thresholds
     received_at: str
     made_by: str
+    files: Evidence
+    """What all of this was read from."""
 
 
 def gather_supplied(
@@ -228,11 +230,6 @@ def gather_supplied(
         "thresholds": thresholds.model_dump(mode="json"),
     }
     return {kept: data, SUPPLIED: canonical(about)}
-
-
-def is_supplied(evidence: Evidence) -> bool:
-    """Whether evidence is of figures that were supplied, and not of a study."""
-    return SUPPLIED in evidence
 
 
 class _About(Said):
@@ -271,6 +268,7 @@ def read_supplied_evidence(evidence: Evidence) -> SuppliedFound:
         thresholds=about.thresholds,
         received_at=about.received_at,
         made_by=about.made_by,
+        files=evidence,
     )
 
 

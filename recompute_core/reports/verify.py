@@ -2,13 +2,15 @@
 
 Reports on supplied figures go the same way, and are never taken for others.
 
-First trust: that a signer of the verifier's own file has signed these very bytes. Nothing is parsed
-before its signature or its digest verified, and the first failure ends everything. Then support: every
-figure, gate and verdict is computed again from the samples, and all of these checks are always run.
+First trust: that a signer of the verifier's own file has signed these very bytes. No statement and no
+evidence is parsed before its signature or its digest verified, and the first failure ends everything.
+Then support: every figure, gate and verdict is computed again from the samples, and so is the page that
+people read; all of these checks are always run.
 """
 
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +19,14 @@ from pydantic import ValidationError
 
 from ..results import Gate
 from ..spec import Thresholds, explain
+from .agreement import check_agreement
 from .bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle, read_bundle, read_zip
 from .envelope import Opened, envelope_of_bundle, open_envelope, sigstore_bundle
 from .evidence import CELLS, MADE_BY, REVISIONS, STUDY, Found, read_evidence, says_no_more
 from .instructions import NAME as VERIFY
 from .keys import public_pem
 from .predicate import Predicate, check_declared_first, check_spec_hash, decide
+from .readable import readable
 from .refusal import Untrusted, quoted
 from .signers import Signer, Signers
 from .statement import (
@@ -39,7 +43,6 @@ from .supplied import (
     SuppliedDecision,
     SuppliedFound,
     decide_supplied,
-    is_supplied,
     read_supplied_evidence,
 )
 
@@ -47,8 +50,9 @@ CheckOutcome = Literal["pass", "fail", "not_reached"]
 
 TRUST = ("bundle", "envelope", "signer", "statement", "evidence", "tests", "copies", "report.html")
 """The checks of trust, in their order; the first that fails ends the verification."""
-SUPPORT = ("records", "spec_hash", "thresholds", "gates", "verdict", "facts")
-"""The checks of support; `gates` stands for one check a gate and shape."""
+SUPPORT = ("records", "spec_hash", "thresholds", "gates", "verdict", "facts", "page")
+"""The checks of support; `gates` stands for one check a gate and shape. `page` is looked at where this
+version made the report: another one's words may be others."""
 SUPPORT_OF_SUPPLIED = tuple(check for check in SUPPORT if check != "spec_hash")
 """Those of supplied figures, which no study has specified."""
 
@@ -160,9 +164,13 @@ def _read_and_verify(read: Callable[[], Bundle], signers: Signers, now: datetime
     try:
         bundle = read()
     except Untrusted as error:
-        first = _failed("bundle", error)
-        return Verification((first, *_not_reached(TRUST[1:] + SUPPORT)), now)
+        return unreadable(error, now)
     return verify(bundle, signers, now)
+
+
+def unreadable(error: Untrusted, now: datetime) -> Verification:
+    """What comes of files that are no report."""
+    return Verification((_failed("bundle", error), *_not_reached(TRUST[1:] + SUPPORT)), now)
 
 
 def _failed(check: str, error: Untrusted) -> Check:
@@ -195,8 +203,7 @@ class _Verifying:
         self.warnings: list[str] = []
 
     def result(self) -> Verification:
-        done = {check.id.partition(":")[0].replace("gate", "gates") for check in self.checks}
-        done |= {check.id for check in self.checks}
+        done = {"gates" if check.id.startswith("gate: ") else check.id for check in self.checks}
         left = tuple(one for one in TRUST + self.support_checks if one not in done)
         checks = (*self.checks, *_not_reached(left))
         is_good = not left and all(check.outcome == "pass" for check in checks)
@@ -230,6 +237,12 @@ class _Verifying:
         figures = ""
         if isinstance(self.said, SuppliedDecision):
             self.support_checks, figures = SUPPORT_OF_SUPPLIED, ", on supplied figures"
+        if self.said.made_by != MADE_BY:
+            self.support_checks = tuple(one for one in self.support_checks if one != "page")
+            self.warnings.append(
+                f"Made by {quoted(self.said.made_by)}: all figures are computed again, but {HTML} and "
+                f"{VERIFY} were not checked: they may say something else than what was verified."
+            )
         self._pass("statement", f"A decision on one plan{figures}, over {len(self.digests)} files.")
         self._or_stop("evidence", self._compare_digests)
         self._pass("evidence", "Every file that was signed is here and unchanged, and no other.")
@@ -328,6 +341,7 @@ class _Verifying:
     def _support_study(self, said: Predicate) -> None:
         try:
             found = read_evidence(self.evidence)
+            check_agreement(found)
         except Untrusted as error:
             self._fail("records", error)
             return
@@ -339,10 +353,9 @@ class _Verifying:
         except Untrusted as error:
             self._fail("gates", error)
             return
-        self._compare(derived)
+        self._compare(derived, found)
 
     def _support_supplied(self, said: SuppliedDecision) -> None:
-        assert is_supplied(self.evidence)
         try:
             found = read_supplied_evidence(self.evidence)
         except Untrusted as error:
@@ -350,9 +363,9 @@ class _Verifying:
             return
         self._pass("records", f"Figures of {quoted(found.given.plan)} and of plain, as supplied.")
         self._look("thresholds", lambda: _received(said, found))
-        self._compare(decide_supplied(found))
+        self._compare(decide_supplied(found), found)
 
-    def _compare(self, derived: Decision) -> None:
+    def _compare(self, derived: Decision, found: Found | SuppliedFound) -> None:
         """What was said with what follows."""
         self.derived = derived
         for check in _gates(self.said, derived):
@@ -360,11 +373,15 @@ class _Verifying:
         self._look("verdict", lambda: _verdict(self.said, derived))
         is_ours = self.said.made_by == MADE_BY
         self._look("facts", lambda: _facts(self.raw, derived.document(), with_words=is_ours))
-        if not is_ours:
-            self.warnings.append(
-                f"Made by {quoted(self.said.made_by)}: all figures are computed again, but the wording "
-                "of its page and statement may be another than this version's."
-            )
+        if is_ours:
+            self._look("page", lambda: self._compare_readable(derived, found))
+
+    def _compare_readable(self, derived: Decision, found: Found | SuppliedFound) -> str:
+        assert self.opened is not None
+        for name, content in readable(derived, found, self.opened.signer.key).items():
+            if self.files[name] != content:
+                raise Untrusted("page-differs", f"{name} says something else than what was verified")
+        return f"{HTML} and {VERIFY} are byte for byte what this version writes of this evidence."
 
     def _look(self, check: str, look: Callable[[], str]) -> None:
         try:
@@ -380,7 +397,9 @@ def _open(envelope: bytes, name: str, signers: Signers, now: datetime) -> Opened
         raise Untrusted("not-as-written", f"{name}: {opened.warnings[0]}")
     if envelope_of_bundle(sigstore_bundle(envelope, opened.signer.key)) != envelope:
         raise Untrusted("not-as-written", f"{name}: is not written in the one way that we write it")
-    return replace(opened, warnings=())
+    if opened.key_id != opened.signer.fingerprint:
+        raise Untrusted("not-as-written", f"{name}: does not name the signer's key by its fingerprint")
+    return opened
 
 
 def _read_statement(payload: bytes) -> tuple[dict[str, Any], Decision, dict[str, str]]:
@@ -487,8 +506,20 @@ def _verdict(said: Decision, derived: Decision) -> str:
 _VERDICTS = {"adopt": "adopt", "keep_original": "keep the original", "undecided": "undecided"}
 
 
-WORDS = ("sentence", "words", "code", "not_claimed", "not_measured", "source", "troubles")
-"""Fields of the predicate whose wording a later version may change, while it means the same."""
+WORDS = (
+    "sentence",
+    "not_claimed",
+    "received.sentence",
+    "rollback.code",
+    "rollback.proof[].sentence",
+    "rollback.words",
+    "shapes[].figures[].not_measured",
+    "shapes[].figures[].source",
+    "shapes[].gates[].sentence",
+    "shapes[].sentence",
+    "shapes[].troubles",
+)
+"""Where a predicate holds words that another version may choose otherwise, while they mean the same."""
 
 
 def _facts(said: dict[str, Any], supported: dict[str, Any], *, with_words: bool) -> str:
@@ -497,17 +528,19 @@ def _facts(said: dict[str, Any], supported: dict[str, Any], *, with_words: bool)
         where = _first_difference(said, supported, with_words, "")
         if where is not None:
             raise Untrusted("facts-differ", f"the report's {where} does not follow from its evidence")
-    return "Every other figure, digest and sentence follows from the evidence too."
+    what = "figure, digest and sentence" if with_words else "figure and digest (but not the wording)"
+    return f"Every other {what} follows from the evidence too."
 
 
 def _first_difference(said: Any, supported: Any, with_words: bool, where: str) -> str | None:
     """The path of the first value that differs; None when all are equal."""
+    if not with_words and re.sub(r"\[\d+\]", "[]", where) in WORDS:
+        return None
     pairs: list[tuple[str, Any, Any]]
     if isinstance(said, dict) and isinstance(supported, dict):
         if said.keys() - supported.keys() or (with_words and supported.keys() - said.keys()):
             return quoted(where or "content").strip("'")
-        names = [name for name in said if with_words or name not in WORDS]
-        pairs = [(f"{where}.{name}".lstrip("."), said[name], supported[name]) for name in names]
+        pairs = [(f"{where}.{name}".lstrip("."), said[name], supported[name]) for name in said]
     elif isinstance(said, list) and isinstance(supported, list) and len(said) == len(supported):
         both = zip(said, supported, strict=True)
         pairs = [(f"{where}[{number}]", *pair) for number, pair in enumerate(both)]

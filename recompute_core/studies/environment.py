@@ -20,7 +20,6 @@ def describe_environment(device: "torch.device") -> dict[str, Any]:
         "device_name": _device_name(device),
         "cpu_count": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "precision": "float32",
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "platform": platform.platform(),

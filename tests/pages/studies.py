@@ -9,6 +9,7 @@ from typing import Any
 from recompute_core.results import (
     BlockLegality,
     Canary,
+    Fingerprint,
     Gap,
     Legality,
     Memory,
@@ -20,6 +21,7 @@ from recompute_core.results import (
     Reason,
     Record,
     Reference,
+    Rollback,
     Timeline,
     Timing,
 )
@@ -38,6 +40,10 @@ ENVIRONMENT = {
 }
 EQUAL = tuple(
     Gap(part="grad", name=f"blocks.{i}.attn.weight", absolute=0.0, relative=0.0) for i in range(120)
+)
+PRINTS = tuple(
+    Fingerprint(name=f"{gap.part}/{gap.name}", sha256="c" * 64, norm=1.2345678901, largest=0.098765432)
+    for gap in EQUAL
 )
 
 
@@ -86,6 +92,7 @@ class Filled:
                 flops=30_000_000_000,
                 envelope_flops=28_000_000_000,
                 blocks=self.names,
+                fingerprints=PRINTS,
             ),
         )
         self._keep(shape, PLAIN, "noise", Noise(gaps=EQUAL))
@@ -122,16 +129,19 @@ class Filled:
             largest_relative_gap=0.026,
         )
         self._keep(shape, plan, "canary", canary)
+        touched = block_names(self.spec, plan)
         common = {
             "noise_floor": 0.0,
-            "block_calls": dict.fromkeys(self.names, 2),
+            "block_calls": {name: 2 if name in touched else 1 for name in self.names},
             "flops": 40_000_000_000,
         }
         if passes:
-            self._keep(shape, plan, "parity", ParityPassed(gaps=EQUAL, **common))
+            off_again = Rollback(compared=len(EQUAL), replays_before=len(touched))
+            self._keep(shape, plan, "parity", ParityPassed(gaps=EQUAL, rollback=off_again, **common))
             return
         off = Gap(part="grad", name="blocks.3.attn.weight", absolute=28.5, relative=0.7)
-        failed = ParityFailed(gaps=(off, *EQUAL), failed=(off,), **common)
+        others = tuple(gap for gap in EQUAL if gap.name != off.name)
+        failed = ParityFailed(gaps=(off, *others), failed=(off,), **common)
         self._keep(shape, plan, "parity", failed)
 
     def weigh(self, shape: str, plan: str, peak_ratio: float = 0.6) -> None:

@@ -81,7 +81,7 @@ def test_an_adopted_plan_with_its_gates_and_the_way_back(open_page: OpenPage, st
     for claim in said.not_claimed:
         assert claim in words
     assert said.rollback.code in [code.value for code in app.code]
-    assert "no proof Not looked at: the plan left no such record at T=128 B=4." in words
+    assert "An update ran under the plan at T=128 B=4, 6 replays in it, then the plan was taken" in words
     assert app.query_params["plan"] == "every-block"
     assert "What-if" not in words
 

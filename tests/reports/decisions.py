@@ -4,17 +4,18 @@ import base64
 import json
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from recompute_core.reports.bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle
 from recompute_core.reports.envelope import sign, sigstore_bundle
-from recompute_core.reports.evidence import Evidence, gather
+from recompute_core.reports.evidence import Evidence, gather, read_evidence
 from recompute_core.reports.instructions import NAME as VERIFY
-from recompute_core.reports.instructions import instructions
 from recompute_core.reports.keys import PrivateKey, public_pem
-from recompute_core.reports.predicate import Predicate
+from recompute_core.reports.predicate import Predicate, concluded
+from recompute_core.reports.readable import readable
+from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.release import release
 from recompute_core.reports.statement import decision, digests_of, gates_as_tests
 from recompute_core.reports.strict_json import canonical
@@ -24,11 +25,6 @@ from tests.pages import studies
 from tests.reports.signing import ANN, LATER, SIGNERS
 
 PLAN = "every-block"
-
-
-def page(predicate: Predicate, evidence: Evidence) -> bytes:
-    """Stands for report.html."""
-    return f"<!doctype html><title>{predicate.sentence}</title>".encode()
 
 
 def evidence_from(make: Callable[[Store], str], plan: str = PLAN) -> dict[str, bytes]:
@@ -54,7 +50,7 @@ def evidence() -> dict[str, bytes]:
 @cache
 def honest(key: PrivateKey = ANN) -> Bundle:
     """The report of that study."""
-    return release(evidence(), key, page).bundle
+    return release(evidence(), key).bundle
 
 
 def predicate() -> dict[str, Any]:
@@ -73,14 +69,17 @@ def forged(
     key: PrivateKey = ANN,
     change: Callable[[dict[str, Any]], Any] = lambda statement: statement,
     tests_key: PrivateKey | None = None,
+    pages: Evidence | None = None,
 ) -> Bundle:
     """A report that says what it likes, over whatever evidence, signed as it should be.
 
     `change` works on the statement before it is signed; bytes that it returns are signed as they are.
+    `pages` are report.html and VERIFY.md, where they are not those of the evidence.
     """
     said = predicate() if said is None else said
-    made = {EVIDENCE + name: data for name, data in (files or evidence()).items()}
-    made |= {HTML: b"<!doctype html>", VERIFY: instructions(key.public_key())}
+    files = files or evidence()
+    made = {EVIDENCE + name: data for name, data in files.items()}
+    made |= page(tuple(sorted(files.items())), key) | (pages or {})
     digests = digests_of(made)
     try:
         model = Predicate.model_validate(said)
@@ -99,6 +98,16 @@ def forged(
             PUBLIC_KEY: public_pem(key.public_key()).encode(),
         }
     )
+
+
+@lru_cache(maxsize=16)
+def page(files: tuple[tuple[str, bytes], ...], key: PrivateKey) -> dict[str, bytes]:
+    """report.html and VERIFY.md as they follow from evidence; where nothing does, those of another."""
+    try:
+        found = read_evidence(dict(files))
+        return readable(concluded(found), found, key.public_key())
+    except Untrusted:
+        return {name: honest(key).files[name] for name in (HTML, VERIFY)}
 
 
 def with_files(changes: Mapping[str, bytes | None], bundle: Bundle | None = None) -> Bundle:

@@ -5,16 +5,21 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from recompute_core.reports.bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle
+from recompute_core.reports.bundle import EVIDENCE, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle
 from recompute_core.reports.envelope import sign, sigstore_bundle
 from recompute_core.reports.evidence import Evidence
-from recompute_core.reports.instructions import NAME as VERIFY
-from recompute_core.reports.instructions import instructions
 from recompute_core.reports.keys import public_pem
+from recompute_core.reports.readable import readable
+from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.release import ReleasedSupplied, release_supplied
 from recompute_core.reports.statement import DECISION_TYPE, SUPPLIED_TYPE, digests_of, gates_as_tests
 from recompute_core.reports.strict_json import canonical
-from recompute_core.reports.supplied import SuppliedDecision, gather_supplied
+from recompute_core.reports.supplied import (
+    SuppliedDecision,
+    decide_supplied,
+    gather_supplied,
+    read_supplied_evidence,
+)
 from recompute_core.spec import Thresholds
 from tests.reports.signing import ANN
 
@@ -72,13 +77,22 @@ def said() -> dict[str, Any]:
     return honest().predicate.document()
 
 
+def _readable(files: Evidence) -> dict[str, bytes]:
+    """The page as it follows from evidence; where nothing does, that of another."""
+    try:
+        found = read_supplied_evidence(files)
+    except (Untrusted, KeyError):
+        found = read_supplied_evidence(evidence())
+    return readable(decide_supplied(found), found, ANN.public_key())
+
+
 def forged(
     predicate: dict[str, Any] | None = None, files: Evidence | None = None, kind: str = SUPPLIED_TYPE
 ) -> Bundle:
     """A report that a trusted key signs, whatever it says, over whatever evidence."""
     public = ANN.public_key()
     made = {EVIDENCE + name: data for name, data in (files or evidence()).items()}
-    made |= {HTML: b"<!doctype html>", VERIFY: instructions(public, False)}
+    made |= _readable(files or evidence())
     digests = digests_of(made)
     predicate = predicate or said()
     try:

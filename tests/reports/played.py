@@ -1,6 +1,6 @@
 """Decisions on studies that were played through and not measured, each phase ending as one likes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from recompute_core.results import (
     Timeline,
 )
 from recompute_core.spec import StudySpec
-from recompute_core.studies.flow import PLAIN, CellKey
+from recompute_core.studies.flow import PLAIN, CellKey, block_names
 from recompute_core.studies.store import Cell
 from tests.core import cells, records
 
@@ -41,8 +41,34 @@ def decided(
     _, found = cells.play(worker, spec)
     here = {"device": "cpu", "threads": 2, **environment}
     row = replace(cells.row(spec, "done"), environment=here)
-    evidence = evidence_of(row, [replace(one, started_at=_AFTER) for one in found.values()], plan)
+    evidence = evidence_of(row, agreeing(found, spec, plan), plan)
     return derive(evidence), evidence
+
+
+def agreeing(found: Mapping[CellKey, Cell], spec: StudySpec, plan: str) -> list[Cell]:
+    """Cells of one study, measured after it was declared: what the plan's parity compared at each shape
+    is what plain's update left there, and blocks were called as the plan has it."""
+    return [_agreeing(cell, found, spec, plan) for cell in found.values()]
+
+
+def _agreeing(cell: Cell, found: Mapping[CellKey, Cell], spec: StudySpec, plan: str) -> Cell:
+    parity = found.get((cell.shape_key, plan, "parity"))
+    payload = cell.payload
+    if payload is not None and parity is not None and parity.payload is not None:
+        gaps = parity.payload["gaps"]
+        if cell.phase == "reference":
+            payload = payload | {"tensors": len(gaps)}
+        if cell.phase == "noise" and not payload["largest_relative_gap"]:
+            same = {"absolute": 0.0, "relative": 0.0, "problem": None}
+            payload = payload | {"gaps": [gap | same for gap in gaps]}
+    if payload is not None and cell.phase == "parity":
+        touched = block_names(spec, cell.plan)
+        calls = {name: 1 + (name in touched) for name in cells.BLOCKS}
+        payload = payload | {"block_calls": calls}
+        if payload["rollback"] is not None:
+            rollback = {"compared": len(payload["gaps"]), "replays_before": len(touched)}
+            payload |= {"rollback": payload["rollback"] | rollback}
+    return replace(cell, payload=payload, started_at=_AFTER)
 
 
 def with_timelines(key: CellKey) -> Cell | None:
@@ -80,7 +106,7 @@ def memory(key: CellKey, *peaks: int) -> Cell:
     """Memory with these peaks, in bytes."""
     found: Memory = records.memory(*peaks)
     at = PeakAt(phase="backward", module="blocks.1", replaying=key[1] != PLAIN)
-    whole = found.peak_bytes or 0
+    whole = found.state_bytes + max(found.peak_samples)
     return cells.cell(key, found.model_copy(update={"peak_at": at, "timeline": _timeline(whole)}))
 
 

@@ -21,7 +21,6 @@ from recompute_core.studies.admission import admit
 from recompute_core.studies.driver import drive
 from recompute_core.studies.store import Store
 from recompute_core.workloads.registered import VARIABLE
-from tests.reports.decisions import page
 from tests.reports.signing import ANN
 
 QUICK: dict[str, Any] = {
@@ -108,6 +107,6 @@ def reported(home: Path, **changes: Any) -> Bundle:
         spec = admit(parse_spec(QUICK | changes), home)
         study = store.create(spec)
         drive(store, study)
-        return release(gather(store, study, spec.plans[0]), ANN, page).bundle
+        return release(gather(store, study, spec.plans[0]), ANN).bundle
     finally:
         store.close()

@@ -11,12 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recompute_core.__main__ import cli
-from recompute_core.reports import release as releasing
 from recompute_core.reports.keys import fingerprint, write_key
 from recompute_core.reports.signers import Signers
 from recompute_core.studies.store import Store
 from tests.pages import studies
-from tests.reports.decisions import page
 from tests.reports.signing import ANN, NOW
 
 PASSPHRASE = "correct horse battery"
@@ -24,10 +22,9 @@ PASSPHRASE = "correct horse battery"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A RECOMPUTE_HOME with a key and a signers file; report.html is a stand-in."""
+    """A RECOMPUTE_HOME with a key and a signers file."""
     monkeypatch.setenv("RECOMPUTE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("RECOMPUTE_KEY_PASSPHRASE", PASSPHRASE)
-    monkeypatch.setattr(releasing, "_render", page)
     monkeypatch.chdir(tmp_path)
     write_key(tmp_path / "ann.key", ANN, PASSPHRASE)
     trusted = Signers().with_trust(ANN.public_key(), "ann", NOW)
@@ -167,8 +164,7 @@ def test_a_name_cannot_move_the_cursor(home: Path) -> None:
 
 
 def test_the_passphrase_comes_through_a_descriptor_too(home: Path) -> None:
-    """In a process of its own, as a script would call it, and with report.html as it is made."""
-    pytest.importorskip("recompute_core.reports.html")
+    """In a process of its own, as a script would call it."""
     study = _study(studies.filled)
     given, written = os.pipe()
     os.write(written, PASSPHRASE.encode())

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from recompute_core.errors import InputError
+from recompute_core.exporting import export
+from recompute_core.reports.claims import rollback_code
 from recompute_core.reports.evidence import (
     CELLS,
     MOST_BYTES,
@@ -37,6 +39,7 @@ from recompute_core.studies.store import Store
 from tests.core import cells as played
 from tests.pages import studies
 from tests.reports.decisions import edited, evidence, evidence_from
+from tests.reports.played import agreeing
 
 SHAPES = ("T=128 B=4", "T=256 B=4")
 
@@ -89,7 +92,9 @@ def test_timelines_come_back_to_where_they_belong() -> None:
     found = read_evidence(evidence())
     kept = [cell.payload for cell in found.cells if cell.phase == "memory"]
     assert all(payload and payload["timeline"]["bytes"] for payload in kept)
-    without = {name: data for name, data in evidence().items() if not name.startswith("timeline")}
+    names = {timeline_name(shape): "none was kept" for shape in SHAPES}
+    files = edited(STUDY, lambda study: study["not_recorded"].update(names))
+    without = {name: data for name, data in files.items() if name not in names}
     again = [cell.payload for cell in read_evidence(without).cells if cell.phase == "memory"]
     assert all(payload and payload["timeline"] is None for payload in again)
 
@@ -142,9 +147,8 @@ def _played(**more: Any) -> dict[str, bytes]:
         return None
 
     _, cells = played.play(worker)
-    kept = [cell for cell in cells.values() if cell.plan in ("none", "every-block")]
-    dated = [cell.__class__(**{**vars(cell), "started_at": 1_800_000_000.0}) for cell in kept]
-    return evidence_of(played.row(status="done"), dated, "every-block")
+    kept = agreeing(cells, played.SPEC, "every-block")
+    return evidence_of(played.row(status="done"), kept, "every-block")
 
 
 def _said(**more: Any) -> Predicate:
@@ -171,11 +175,43 @@ def test_sources_optimizer_and_random_numbers_are_in_the_predicate() -> None:
 
 def test_the_way_back_is_proven_or_said_not_to_be() -> None:
     proof = _said().rollback.proof
-    assert [(one.is_plain, one.bitwise, one.compared) for one in proof] == [(True, True, 9)] * 2
-    assert "all 9 tensors of the update equal plain's to the last bit" in proof[0].sentence
-    unproven = derive(evidence()).rollback.proof[0]
+    assert [(one.is_plain, one.bitwise, one.compared) for one in proof] == [(True, True, 1)] * 2
+    assert proof[0].sentence == (
+        "An update ran under the plan at T=16 B=2, 2 replays in it, then the plan was taken off: "
+        "nothing is left on the model, and all 1 tensors of the next update equal plain's to the last "
+        "bit."
+    )
+    unproven = derive(evidence_from(studies.refused_by_legality)).rollback.proof[0]
     assert (unproven.is_plain, unproven.bitwise) == (None, None)
-    assert "left no such record" in unproven.sentence
+    assert "has passed nothing" in unproven.sentence
+
+
+def test_what_an_earlier_version_has_proven_is_said_as_it_was() -> None:
+    def rolled_back(found: Any) -> dict[str, bytes]:
+        def change(cells: list[dict[str, Any]]) -> None:
+            for cell in cells:
+                if cell["phase"] == "parity":
+                    cell["payload"]["rollback"] = found
+
+        return edited(CELLS, change)
+
+    proof = derive(rolled_back({"compared": 120})).rollback.proof[0]
+    assert proof.sentence.startswith(
+        "Plan put on and taken off at T=128 B=4, no update in between: nothing is left"
+    )
+    assert _code(rolled_back(None)) == "records-disagree", "this version never leaves it out"
+    theirs = edited(STUDY, lambda study: study.update(made_by="recompute_core 0.0.9"), rolled_back(None))
+    assert "left no such record" in derive(theirs).rollback.proof[0].sentence
+
+
+@pytest.mark.parametrize("plan", ["every-block", "blocks:0,2", "Ünsere", "..."])
+def test_the_module_is_called_as_export_calls_it(store: Store, plan: str) -> None:
+    custom = {} if plan in ("every-block", "blocks:0,2") else {plan: [{"modules": ["blocks.0"]}]}
+    study = store.create(studies.spec_of(plans=[plan], custom_plans=custom))
+    exported = export(store.study(study), plan, "torch")
+    module = exported.filename.removesuffix(".py")
+    assert rollback_code(plan).startswith(f"from {module} import apply_plan, remove_plan\n")
+    assert f"from {module} import apply_plan, remove_plan\n" in exported.text
 
 
 def _keep_trace(store: Store, study: str, data: bytes, digest: str | None = None) -> None:
@@ -303,7 +339,7 @@ def test_what_is_not_claimed() -> None:
     for needed in (
         "any device but Test processor",
         "torch 2.13.0+cpu",
-        "shapes that are not listed; 2 were measured",
+        "shapes that are not listed; of 2 shapes that are, the plan was measured in full at 2",
         "another precision than float32",
         "convergence over many steps",
         "what-if and were not used",
@@ -313,12 +349,71 @@ def test_what_is_not_claimed() -> None:
         assert needed in words, needed
 
 
-def test_supplied_figures_are_said_to_be() -> None:
-    def supplied(cells: list[dict[str, Any]]) -> None:
-        for cell in cells:
-            if cell["phase"] in ("memory", "time"):
-                cell["payload"]["kind"] = "supplied"
+def test_a_plan_that_was_not_measured_is_not_said_to_be() -> None:
+    words = " ".join(derive(evidence_from(studies.refused_by_legality)).not_claimed)
+    assert "of 2 shapes that are, the plan was measured in full at 0." in words
 
-    said = derive(edited(CELLS, supplied))
-    assert {gate.kind for gate in said.shapes[0].gates[1:]} == {"supplied"}
-    assert "supplied by the user and not measured here" in " ".join(said.not_claimed)
+
+@pytest.mark.parametrize("kind", ["supplied", "estimated"])
+@pytest.mark.parametrize("phase", ["memory", "time"])
+def test_a_study_holds_no_figure_that_it_did_not_measure(phase: str, kind: str) -> None:
+    def other(cells: list[dict[str, Any]]) -> None:
+        next(cell for cell in cells if cell["phase"] == phase)["payload"]["kind"] = kind
+
+    assert _code(edited(CELLS, other)) == "evidence-form"
+
+
+# --- every file is there, or said to be missing ----------------------------------------------
+
+TRACE = trace_name(SHAPES[0], "every-block")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda missing: missing.pop(TRACE), "evidence-missing"),
+        (lambda missing: missing.update({CELLS: "lost"}), "evidence-form"),
+        (lambda missing: missing.update({"losses.json": "lost"}), "evidence-form"),
+        (lambda missing: missing.update({timeline_name(SHAPES[0]): "lost"}), "evidence-form"),
+        (lambda missing: missing.update({trace_name("T=1 B=1", "none"): "lost"}), "evidence-form"),
+    ],
+)
+def test_what_is_not_recorded_is_just_what_is_not_here(change: Any, code: str) -> None:
+    files = edited(STUDY, lambda study: change(study["not_recorded"]) and None)
+    assert _code(files) == code
+
+
+@pytest.mark.parametrize("name", ["more.json", "timeline T=1 B=1.json", "trace T=128 B=4 mlp.json.gz"])
+def test_a_file_that_is_of_no_study_is_refused(name: str) -> None:
+    assert _code(evidence() | {name: b"{}"}) == "evidence-form"
+
+
+def test_a_trace_or_timeline_that_no_record_is_of_is_refused() -> None:
+    def recorded(study: dict[str, Any]) -> None:
+        del study["not_recorded"][TRACE]
+
+    assert _code(edited(STUDY, recorded) | {TRACE: b"made up"}) == "evidence-form"
+
+    def without_memory(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [cell for cell in cells if (cell["phase"], cell["plan"]) != ("memory", "every-block")]
+
+    assert _code(edited(CELLS, without_memory)) == "evidence-form"
+
+
+def test_why_there_is_no_timeline() -> None:
+    def counted(cells: list[dict[str, Any]]) -> None:
+        for cell in cells:
+            if cell["phase"] == "memory":
+                cell["payload"]["not_measured"]["timeline"] = "the counters do not tell when"
+
+    found = read_evidence(edited(CELLS, counted))
+    bare = [
+        cell.__class__(**{**vars(cell), "payload": {**(cell.payload or {}), "timeline": None}})
+        if cell.phase == "memory"
+        else cell
+        for cell in found.cells
+    ]
+    missing = json.loads(evidence_of(found.row, bare, "every-block")[STUDY])["not_recorded"]
+    assert missing[timeline_name(SHAPES[0])] == "the counters do not tell when"
+    refused = json.loads(evidence_from(studies.refused_by_legality)[STUDY])["not_recorded"]
+    assert refused[timeline_name(SHAPES[0])] == "no memory was measured at this shape"

@@ -17,8 +17,9 @@ from pypdf import PdfReader
 
 from pages._parts import palette
 from recompute_core.intervals import median
-from recompute_core.reports.evidence import Evidence
-from recompute_core.reports.html import render, view_of
+from recompute_core.reports import html
+from recompute_core.reports.evidence import Evidence, read_evidence
+from recompute_core.reports.html import view_of
 from recompute_core.reports.page import verdict
 from recompute_core.reports.page.document import POLICY, document
 from recompute_core.reports.page.markup import el, visible
@@ -28,10 +29,11 @@ from recompute_core.reports.page.view import ReportView
 from recompute_core.reports.page.words import gap, plan_label, runs
 from recompute_core.reports.predicate import Predicate
 from recompute_core.results import Gap
-from recompute_core.spec import Region, StudySpec, Thresholds
+from recompute_core.spec import Region, StudySpec
 from recompute_core.studies.flow import CellKey
 from recompute_core.studies.store import Cell
 from tests.core import cells, records
+from tests.reports import figures
 from tests.reports.played import decided, memory, parity_fails
 
 # --- reading a page ----------------------------------------------------------------------------
@@ -123,7 +125,12 @@ def many() -> tuple[Predicate, Evidence]:
 
 @cache
 def view() -> ReportView:
-    return view_of(*adopted())
+    predicate, evidence = adopted()
+    return view_of(predicate, read_evidence(evidence))
+
+
+def render(predicate: Predicate, evidence: Evidence) -> bytes:
+    return html.render(predicate, read_evidence(evidence))
 
 
 # --- what stands in it -------------------------------------------------------------------------
@@ -186,16 +193,11 @@ def test_the_ratio_can_be_had_again_from_the_pairs() -> None:
     assert len(rows) == 31 * len(predicate.shapes)
 
 
-def test_a_what_if_and_supplied_figures_are_called_so() -> None:
-    found = replace(view(), thresholds=Thresholds(peak_ratio=0.4), kind="supplied")
-    gates = tuple(gate.model_copy(update={"threshold": 0.4}) for gate in found.shapes[0].gates[1:2])
-    found = replace(found, shapes=(replace(found.shapes[0], gates=gates),))
-    page = read(document(found))
-    assert "what-if: thresholds differ from the declared ones" in page.text
+def test_supplied_figures_are_called_so() -> None:
+    page = read(figures.honest().bundle.files["report.html"])
     assert "supplied figures" in page.text
-    assert "its verdict is a what-if" in page.text
-    assert [row[6] for row in page.rows if row[0].startswith("Memory saving")] == ["what-if"]
-    assert "what-if" not in read(document(replace(view(), not_claimed=()))).text
+    assert [row[6] for row in page.rows if row[0].startswith("Memory saving")] == ["not declared before"]
+    assert "supplied figures" not in read(render(*adopted())).text
 
 
 def test_a_refused_plan_has_no_figure_and_says_why() -> None:

@@ -29,7 +29,6 @@ from recompute_core.reports.release import release
 from recompute_core.reports.strict_json import canonical
 from recompute_core.studies import engine
 from tests.core import saboteurs
-from tests.reports.decisions import page
 from tests.reports.rechecks import GPT, SOMEBODYS, machine, reported, somebodys
 from tests.reports.signing import ANN, SIGNERS
 
@@ -324,7 +323,7 @@ def rewritten(
         study = json.loads(evidence["study.json"])
         study["environment"] |= environment
         evidence["study.json"] = canonical(study)
-    return release(evidence, ANN, page).bundle
+    return release(evidence, ANN).bundle
 
 
 def test_another_version_of_the_workload(home: Path, gpt: Bundle, tmp_path: Path) -> None:

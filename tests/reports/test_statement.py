@@ -9,11 +9,12 @@ from recompute_core.reports.bundle import REPORT, TESTS
 from recompute_core.reports.predicate import Predicate, derive
 from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.statement import (
+    DECISION_TYPE,
     decision,
     digests_of,
     gates_as_tests,
     is_safe_name,
-    read_decision,
+    read_statement,
 )
 from recompute_core.reports.strict_json import canonical
 from tests.pages import studies
@@ -75,7 +76,7 @@ def test_results_of_other_verdicts() -> None:
 def test_what_is_written_is_read() -> None:
     said = Predicate.model_validate(predicate())
     digests = {"evidence/a.json": "a" * 64, "report.html": "b" * 64}
-    assert read_decision(decision(said, digests)) == (predicate(), digests)
+    assert read_statement(decision(said, digests)) == (DECISION_TYPE, predicate(), digests)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +130,12 @@ def test_statements_that_are_refused(change: Any, code: str) -> None:
     statement = payload_of(honest().files[REPORT])
     change(statement)
     with pytest.raises(Untrusted) as caught:
-        read_decision(canonical(statement))
+        read_statement(canonical(statement))
     assert caught.value.code == code
 
 
 @pytest.mark.parametrize("payload", [b"[]", b"1", b'"x"', b"null"])
 def test_what_is_no_statement(payload: bytes) -> None:
     with pytest.raises(Untrusted) as caught:
-        read_decision(payload)
+        read_statement(payload)
     assert caught.value.code == "statement-form"

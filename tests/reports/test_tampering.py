@@ -69,6 +69,11 @@ def _cell(cells: list[dict[str, Any]], phase: str, plan: str = "every-block") ->
     return next(cell for cell in cells if (cell["phase"], cell["plan"]) == (phase, plan))
 
 
+def _finding(phase: str, **changes: Any) -> dict[str, bytes]:
+    """The evidence, with another finding of a phase of the plan."""
+    return edited(CELLS, lambda cells: _cell(cells, phase)["payload"].update(changes))
+
+
 def _slower(cells: list[dict[str, Any]]) -> None:
     for pair in _cell(cells, "time")["payload"]["samples"]:
         pair["candidate_s"] *= 2
@@ -78,8 +83,13 @@ def _looser(study: dict[str, Any]) -> None:
     study["spec"]["thresholds"]["peak_ratio"] = 0.9
 
 
-def _drop_shape(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [cell for cell in cells if cell["shape_key"] != "T=256 B=4"]
+def _without_a_shape() -> Bundle:
+    """Nothing is said of it, neither by a record nor by a file."""
+    gone = timeline_name("T=256 B=4")
+    files = edited(STUDY, lambda study: study["not_recorded"].update({gone: "not measured"}))
+    files = edited(CELLS, lambda cells: [c for c in cells if c["shape_key"] != "T=256 B=4"], files)
+    del files[gone]
+    return forged(files=files)
 
 
 def _without_encoding() -> Bundle:
@@ -126,6 +136,13 @@ def _both_looser() -> Bundle:
     said = predicate()
     said["declared"]["thresholds"]["peak_ratio"] = 0.9
     return forged(said, edited(STUDY, _looser))
+
+
+def _unsaid() -> Bundle:
+    """A timeline is gone, and nothing says so."""
+    files = evidence()
+    del files[timeline_name("T=256 B=4")]
+    return forged(files=files)
 
 
 STUDY_FILE, CELLS_FILE = f"evidence/{STUDY}", f"evidence/{CELLS}"
@@ -191,6 +208,16 @@ TAMPERED: dict[str, tuple[Tamper, str, str]] = {
     "key id of another": (
         lambda: _envelope(lambda e: e["signatures"][0].update(keyid=fingerprint(BOB.public_key()))),
         "envelope",
+        "not-as-written",
+    ),
+    "key id taken away": (
+        lambda: _envelope(lambda e: e["signatures"][0].pop("keyid") and None),
+        "envelope",
+        "not-as-written",
+    ),
+    "key id of the tests taken away": (
+        lambda: _envelope(lambda e: e["signatures"][0].pop("keyid") and None, TESTS),
+        "tests",
         "not-as-written",
     ),
     "signature added": (
@@ -342,10 +369,52 @@ TAMPERED: dict[str, tuple[Tamper, str, str]] = {
         "gate: gradient_parity at T=256 B=4",
         "gate-differs",
     ),
-    "shape never measured": (
-        lambda: forged(files=edited(CELLS, _drop_shape)),
-        "gates",
-        "incomplete",
+    "shape never measured": (_without_a_shape, "gates", "incomplete"),
+    "page that says something else": (
+        lambda: forged(pages={HTML: honest().files[HTML].replace(b"1.200", b"1.000")}),
+        "page",
+        "page-differs",
+    ),
+    "page of another report": (
+        lambda: forged(pages={HTML: _other_report().files[HTML]}),
+        "page",
+        "page-differs",
+    ),
+    "instructions that check nothing": (
+        lambda: forged(pages={VERIFY: b"All is well."}),
+        "page",
+        "page-differs",
+    ),
+    "figures that were supplied": (
+        lambda: forged(files=_finding("time", kind="supplied")),
+        "records",
+        "evidence-form",
+    ),
+    "peak that was estimated": (
+        lambda: forged(files=_finding("memory", kind="estimated")),
+        "records",
+        "evidence-form",
+    ),
+    "file of no study, signed": (
+        lambda: forged(files=evidence() | {"more.json": b"{}"}),
+        "records",
+        "evidence-form",
+    ),
+    "file left out, signed": (_unsaid, "records", "evidence-missing"),
+    "noise made larger": (
+        lambda: forged(files=_finding("parity", noise_floor=1)),
+        "records",
+        "records-disagree",
+    ),
+    "way back left out": (
+        lambda: forged(files=_finding("parity", rollback=None)),
+        "records",
+        "records-disagree",
+    ),
+    "canary of another block": (
+        lambda: forged(files=_finding("canary", block="head")),
+        "records",
+        "records-disagree",
     ),
     "claim withdrawn": (lambda: _said(not_claimed=["Nothing."]), "facts", "facts-differ"),
     "environment of another machine": (
@@ -355,9 +424,7 @@ TAMPERED: dict[str, tuple[Tamper, str, str]] = {
     ),
     "plan hash of another plan": (lambda: _said(plan_hash="sha256:0"), "facts", "facts-differ"),
     "figure slipped into the records": (
-        lambda: forged(
-            files=edited(CELLS, lambda c: _cell(c, "time")["payload"].update(ratio_median=0.5))
-        ),
+        lambda: forged(files=_finding("time", ratio_median=0.5)),
         "records",
         "evidence-form",
     ),
@@ -404,11 +471,12 @@ def test_tampering_is_refused_for_its_own_reason(what: str) -> None:
 
 @pytest.mark.parametrize("what", TAMPERED)
 def test_after_trust_is_lost_nothing_more_is_looked_at(what: str) -> None:
+    """And without records, or a decision that follows from them, there is nothing to compare."""
     tamper, check, _ = TAMPERED[what]
-    checks = checked(tamper()).checks
-    if check in TRUST:
-        after = [one.id for one in checks if one.outcome == "not_reached"]
-        assert after == [*TRUST[TRUST.index(check) + 1 :], *SUPPORT]
+    after = [one.id for one in checked(tamper()).checks if one.outcome == "not_reached"]
+    ends = {name: list((*TRUST, *SUPPORT)[place + 1 :]) for place, name in enumerate((*TRUST, *SUPPORT))}
+    is_end = check in TRUST or check in ("records", "gates")
+    assert after == (ends[check] if is_end else [])
 
 
 def test_there_are_enough_of_them() -> None:
@@ -434,7 +502,7 @@ def test_the_gate_that_its_samples_do_not_support_is_named_with_both_figures() -
         "gate: update_latency at T=128 B=4",
         "verdict",
         "facts",
-    ]
+    ], "and the page is that of these samples"
     passed = [check.id for check in found.checks if check.outcome == "pass"]
     assert "gate: update_latency at T=256 B=4" in passed
 

@@ -32,7 +32,6 @@ from tests.reports.decisions import (
     evidence_from,
     forged,
     honest,
-    page,
     predicate,
     with_files,
 )
@@ -68,7 +67,7 @@ def key(request: pytest.FixtureRequest) -> PrivateKey:
 @pytest.fixture
 def report(measured: tuple[Store, str], key: PrivateKey, tmp_path: Path) -> Path:
     """The folder of a report on that study."""
-    bundle = release(gather(*measured, "every-block"), key, page).bundle
+    bundle = release(gather(*measured, "every-block"), key).bundle
     write_bundle(tmp_path / "decision", bundle)
     return tmp_path / "decision"
 
@@ -209,7 +208,7 @@ def test_every_gate_is_a_check_of_its_own() -> None:
         for shape in ("T=128 B=4", "T=256 B=4")
         for gate in ("gradient_parity", "memory_saving", "update_latency")
     ]
-    assert ids == [*TRUST, "records", "spec_hash", "thresholds", *gates, "verdict", "facts"]
+    assert ids == [*TRUST, "records", "spec_hash", "thresholds", *gates, "verdict", "facts", "page"]
 
 
 def test_the_published_document() -> None:
@@ -241,7 +240,7 @@ def test_the_published_document() -> None:
 )
 @pytest.mark.parametrize("plan", ["every-block", "every-2nd-block"])
 def test_a_report_verifies_whatever_its_verdict(make: Any, plan: str) -> None:
-    released = release(evidence_from(make, plan), ANN, page)
+    released = release(evidence_from(make, plan), ANN)
     found = checked(released.bundle)
     assert found.verified, found.sentence
     assert found.predicate == released.predicate
@@ -249,14 +248,14 @@ def test_a_report_verifies_whatever_its_verdict(make: Any, plan: str) -> None:
 
 def test_signing_the_same_twice_gives_the_same_bytes() -> None:
     evidence = evidence_from(studies.filled)
-    assert release(evidence, ANN, page) == release(evidence, ANN, page)
+    assert release(evidence, ANN) == release(evidence, ANN)
 
 
 def large() -> Bundle:
     """A report on a study of 200 cells: 25 shapes."""
     shapes = [{"seq_len": 64 * n} for n in range(1, 26)]
     spec = studies.spec_of(shapes=shapes, plans=["every-block"])
-    return release(evidence_from(lambda store: studies.filled(store, spec)), ANN, page).bundle
+    return release(evidence_from(lambda store: studies.filled(store, spec)), ANN).bundle
 
 
 def test_a_report_of_200_cells_is_signed_and_verified_in_no_time() -> None:
@@ -274,7 +273,7 @@ def _of_another_version(change: Any = lambda said: None) -> Bundle:
     files = edited(STUDY, lambda study: study.update(made_by="recompute_core 0.0.9"))
     said = json.loads(json.dumps(predicate())) | {"made_by": "recompute_core 0.0.9"}
     change(said)
-    return forged(said, files)
+    return forged(said, files, pages={"report.html": b"<p>Use it!", "VERIFY.md": b"No need."})
 
 
 def test_other_words_of_another_version_are_no_reason_to_refuse() -> None:
@@ -287,6 +286,12 @@ def test_other_words_of_another_version_are_no_reason_to_refuse() -> None:
     found = checked(_of_another_version(reworded))
     assert found.verified, found.sentence
     assert "Made by 'recompute_core 0.0.9'" in found.warnings[0]
+    assert "report.html and VERIFY.md were not checked" in found.warnings[0]
+    assert "page" not in [check.id for check in found.checks]
+    facts = next(check for check in found.checks if check.id == "facts")
+    assert facts.sentence == (
+        "Every other figure and digest (but not the wording) follows from the evidence too."
+    )
     assert "Use it." not in found.sentence, "what is shown is computed here"
     assert checked(_of_another_version()).verified
     assert not checked(honest()).warnings
@@ -305,6 +310,17 @@ def test_other_words_of_another_version_are_no_reason_to_refuse() -> None:
 )
 def test_other_figures_of_another_version_are(change: Any) -> None:
     assert not checked(_of_another_version(change)).verified
+
+
+@pytest.mark.parametrize("name", ["source", "words", "sentence", "code", "troubles"])
+def test_a_fact_is_no_wording_because_of_its_name(name: str) -> None:
+    files = edited(STUDY, lambda study: study["environment"].update({name: "an idle machine"}))
+    files = edited(STUDY, lambda study: study.update(made_by="recompute_core 0.0.9"), files)
+    said = derive(files).document()
+    assert checked(forged(said, files)).verified
+    said["environment"][name] = "another"
+    found = checked(forged(said, files))
+    assert (found.failures[0].id, f"environment.{name}" in found.sentence) == ("facts", True)
 
 
 def test_settings_that_came_later_do_not_spoil_an_older_specification() -> None:

@@ -35,8 +35,18 @@ class Source:
     @property
     def slug(self) -> str:
         """The plan's name as a part of a file's name."""
-        letters = (c if c.isascii() and c.isalnum() else "_" for c in self.plan.lower())
-        return "".join(letters).strip("_") or "plan"
+        return slug_of(self.plan)
+
+
+def slug_of(plan: str) -> str:
+    """A plan's name as a part of a file's name."""
+    letters = (c if c.isascii() and c.isalnum() else "_" for c in plan.lower())
+    return "".join(letters).strip("_") or "plan"
+
+
+def module_name(plan: str) -> str:
+    """How the module is called that holds a plan for torch."""
+    return f"plan_{slug_of(plan)}"
 
 
 @dataclass(frozen=True)

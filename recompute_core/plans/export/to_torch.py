@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ...spec import Region
 from ..names import Regions
-from .exported import Exported, Source
+from .exported import Exported, Source, module_name
 
 _BEGIN, _END = "\nVARIANT = ", "\n# --- end of the plan"
 
@@ -18,7 +18,7 @@ def to_torch(source: Source) -> Exported:
     _, _, rest = rest.partition(_END)
     return Exported(
         text=f'"""{_docstring(source)}"""{before}{_constants(source)}{_END}{rest}',
-        filename=f"plan_{source.slug}.py",
+        filename=f"{module_name(source.plan)}.py",
         exact=True,
     )
 
@@ -29,7 +29,7 @@ def _docstring(source: Source) -> str:
 
 {line}
 
-    from plan_{source.slug} import apply_plan, remove_plan
+    from {module_name(source.plan)} import apply_plan, remove_plan
 
     apply_plan(model)  # with prefix="module." for a model inside DistributedDataParallel
     ...

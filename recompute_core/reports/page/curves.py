@@ -27,7 +27,7 @@ def curves(view: ReportView) -> Html:
     drawn = [panel for panel in panels if panel is not None]
     if not drawn:
         return Html()
-    own = f"{plan_label(view.plan)}, {view.kind}"
+    own = f"{plan_label(view.plan)}, measured"
     return join(
         legend([("plain", "fill-plain", "plain"), ("recomputed", "fill-recomputed", own)]),
         el("div", drawn, class_="panels curves"),

@@ -28,7 +28,7 @@ _NAMES = {
     "rng": "random numbers",
     "state_digest": "digest of its state",
 }
-_FIRST = ("device", "device_name", "threads", "cpu_count", "precision", "torch", "python", "numpy")
+_FIRST = ("device", "device_name", "threads", "cpu_count", "torch", "python", "numpy")
 """Facts about the environment that are shown before all others."""
 _LIMITS = (
     ("gradient_gap", "Gap of a gradient", "largest absolute gap of any gradient"),
@@ -41,21 +41,13 @@ _LIMITS = (
 def thresholds(view: ReportView) -> Html:
     """What was declared and when, and what the gates were judged by."""
     columns = [Column("Threshold"), Column("Meaning"), Column("Declared (at most)", number=True)]
-    if view.what_if:
-        columns.append(Column("What-if, judged by (at most)", number=True))
-    rows = []
-    for name, word, meaning in _LIMITS:
-        limits = [view.declared, view.thresholds] if view.what_if else [view.declared]
-        rows.append((word, meaning, *(_limit(each, name) for each in limits)))
-    note = (
-        "The gates of this report were judged by other thresholds than the declared ones: its verdict "
-        "is a what-if."
-        if view.what_if
-        else "The gates of this report were judged by the declared thresholds."
-    )
+    rows = [(word, meaning, _limit(view.thresholds, name)) for name, word, meaning in _LIMITS]
     began = f"; measuring began {when(view.first_measured_at)}" if view.first_measured_at else ""
     return join(
-        paragraph(f"Declared {when(view.declared_at)}{began}. {note}"),
+        paragraph(
+            f"Declared {when(view.declared_at)}{began}. The gates of this report were judged by the "
+            "declared thresholds."
+        ),
         table(columns, [Group(rows)], "Thresholds"),
     )
 
@@ -68,7 +60,7 @@ def _limit(limits: Thresholds, name: str) -> str:
 def rollback(view: ReportView) -> Html:
     """How to take the plan off, and the proof that plain is plain again."""
     if view.rollback is None:
-        return paragraph("How the plan is taken off is not part of these figures.")
+        return Html("")  # of supplied figures, whose page has no such section
     lines = [join(line, Html("\n")) for line in view.rollback.code.splitlines()]
     return join(
         paragraph(view.rollback.words),
@@ -80,14 +72,10 @@ def rollback(view: ReportView) -> Html:
 
 def environment(view: ReportView) -> Html:
     """What it was measured on, and the settings it was measured with."""
-    if not view.environment and view.kind == "supplied":
-        note = paragraph("The figures were supplied; where they were measured is not known here.")
-    else:
-        known = sorted(view.environment, key=lambda key: (_place(key), key))
-        note = facts((_name(key), _value(view.environment[key])) for key in known)
+    known = sorted(view.environment, key=lambda key: (_place(key), key))
     settings = {"workload": view.workload, **view.settings}
     return join(
-        note,
+        facts((_name(key), _value(view.environment[key])) for key in known),
         el("h3", "Settings"),
         facts((_name(key), _value(value)) for key, value in settings.items() if value not in (None, {})),
     )

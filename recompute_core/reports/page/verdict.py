@@ -37,21 +37,14 @@ _GATES = (
 
 def title(view: ReportView) -> str:
     """What the window and the print are called."""
-    figures = ", on supplied figures" if view.kind == "supplied" else ""
+    figures = ", on supplied figures" if view.supplied is not None else ""
     return f"{sentence_case(VERDICTS[view.verdict])}{figures}: {plan_label(view.plan)}"
 
 
 def head(view: ReportView) -> Html:
     """Title, verdict sentence, the facts one asks for first."""
     outcome = VERDICT_OUTCOME[view.verdict]
-    tags = [
-        el("span", words, class_="tag")
-        for words, holds in (
-            ("what-if: thresholds differ from the declared ones", view.what_if),
-            ("supplied figures", view.kind == "supplied"),
-        )
-        if holds
-    ]
+    tag = None if view.supplied is None else el("span", "supplied figures", class_="tag")
     here = view.environment
     device = f"{str(here.get('device', '')).upper()} {here.get('device_name', '')}".strip()
     items = [
@@ -68,7 +61,7 @@ def head(view: ReportView) -> Html:
         el("h1", "Activation recomputation with ", plan_label(view.plan)),
         el(
             "div",
-            paragraph(mark(outcome, VERDICTS[view.verdict]), tags, css="stand"),
+            paragraph(mark(outcome, VERDICTS[view.verdict]), tag, css="stand"),
             paragraph(view.sentence, css="sentence"),
             class_=f"verdict edge-{outcome}",
             role="status",
@@ -127,25 +120,9 @@ def _row(view: ReportView, gate: Gate) -> tuple[Html | str, ...]:
         interval(gate.ci95, is_ratio),
         mark(gate.outcome, OUTCOMES[gate.outcome]),
         KINDS[gate.kind] if gate.observed is not None else "–",
-        _was(view, gate),
+        "declared" if view.supplied is None else "not declared before",
         gate.sentence,
     )
-
-
-def _was(view: ReportView, gate: Gate) -> str:
-    """Since when the gate's threshold stands."""
-    if view.supplied is not None:
-        return "not declared before"
-    return "declared" if gate.threshold in _declared(view, gate) else "what-if"
-
-
-def _declared(view: ReportView, gate: Gate) -> tuple[float, ...]:
-    limits = view.declared
-    return {
-        "gradient_parity": (limits.gradient_gap, limits.relative_gap),
-        "memory_saving": (limits.peak_ratio,),
-        "update_latency": (limits.update_ratio,),
-    }[gate.id]
 
 
 def _troubles(view: ReportView) -> Html | None:

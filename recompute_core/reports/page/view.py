@@ -8,7 +8,6 @@ from typing import Any
 from ...results import (
     BlockLegality,
     Canary,
-    FigureKind,
     Gate,
     MemoryPair,
     ParityFailed,
@@ -70,8 +69,7 @@ class ReportView:
     """The verdict in one sentence, as `gates` says it."""
     shapes: tuple[ShapeView, ...]
     thresholds: Thresholds
-    """Those the gates were judged by."""
-    declared: Thresholds
+    """Those the gates were judged by: the declared ones, or those that came with supplied figures."""
     declared_at: str
     """UTC, ISO 8601."""
     first_measured_at: str | None
@@ -81,7 +79,6 @@ class ReportView:
     regions: tuple[Region, ...] = ()
     blocks: tuple[str, ...] = ()
     """FQNs of the model's candidate blocks, in the order of forward."""
-    kind: FigureKind = "measured"
     study_id: str | None = None
     plan_hash: str | None = None
     spec_hash: str | None = None
@@ -97,11 +94,6 @@ class ReportView:
     """The file that the figures were supplied in; None where they were measured here."""
     received: str = ""
     """When its thresholds came, in a sentence."""
-
-    @property
-    def what_if(self) -> bool:
-        """Whether the gates were judged by other thresholds than the declared ones."""
-        return self.thresholds != self.declared
 
     @property
     def main(self) -> ShapeView:

@@ -1,0 +1,135 @@
+"""Do the records of a study agree? Each may be well formed, and all of them not be of one study. Pure.
+
+What is compared here holds of every study that the flow has run, whatever came of it: resumed ones, and
+those that took a canary over from another shape, too.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..plans.names import regions_of
+from ..results import Comparison, Gap, Legality, Noise, ParityFailed, ParityPassed, Reference
+from ..studies.flow import PLAIN, Book, canary_module
+from .evidence import MADE_BY, Found
+from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
+
+
+def check_agreement(found: Found) -> None:
+    """Raises Untrusted: records-disagree, contradiction."""
+    try:
+        odd = next((f"{shape}: {what}" for shape in found.shapes for what in _at(found, shape)), None)
+    except CANNOT_BE as error:
+        raise contradiction(error) from error
+    if odd is not None:
+        raise Untrusted("records-disagree", f"the records disagree at {odd}")
+
+
+def _at(found: Found, shape: str) -> Iterator[str]:
+    """What does not fit at a shape, in words."""
+    book = Book.of(found.cells)
+    reference, noise, legality = book.reference(shape), book.noise(shape), book.legality(shape)
+    if legality is not None:
+        yield from _legal(legality)
+        yield from _canary(found, book, shape, legality)
+    parity = _parity(book, shape, found.plan)
+    if reference is not None and noise is not None:
+        yield from _tensors(reference, noise, parity)
+        if parity is not None:
+            yield from _recomputed(found, reference, noise, parity)
+    elif parity is not None:
+        yield "parity without an update of plain's, or without plain against plain"
+    for plan in (PLAIN, found.plan):
+        cell = book.done(shape, plan, "memory")
+        if cell is not None and cell.payload is not None:
+            yield from _memory(plan, cell.payload)
+
+
+def _parity(book: Book, shape: str, plan: str) -> ParityPassed | ParityFailed | None:
+    cell = book.done(shape, plan, "parity")
+    if cell is None or cell.payload is None:
+        return None
+    kind = ParityPassed if cell.payload["passed"] else ParityFailed
+    return kind.model_validate(cell.payload)
+
+
+def _legal(legality: Legality) -> Iterator[str]:
+    """A plan is refused for the reasons: a verdict without any would refuse nothing."""
+    for one in legality.blocks:
+        if (one.verdict == "legal") == bool(one.reasons):
+            yield f"the verdict on {quoted(one.block)} is {one.verdict}, which its reasons do not say"
+
+
+def _canary(found: Found, book: Book, shape: str, legality: Legality) -> Iterator[str]:
+    canary = book.canary(shape, found.plan)
+    if canary is None:
+        return
+    module = canary_module(found.row.spec, found.plan, legality)
+    if canary.block != module:
+        yield f"the canary is in {quoted(canary.block)}; that of this plan is in {module}"
+    if canary.ran_at is not None and canary.ran_at not in found.shapes:
+        yield f"the canary is said to have run at {quoted(canary.ran_at)}"
+    if canary.caught and canary.problem is None and not canary.largest_relative_gap:
+        yield "the canary was caught, and nobody saw a gap"
+
+
+def _tensors(reference: Reference, noise: Noise, parity: Comparison | None) -> Iterator[str]:
+    """Every comparison is of the tensors that plain's update left."""
+    prints = reference.fingerprints
+    names = {one.name for one in prints} if prints is not None else set(map(_name, noise.gaps))
+    if len(names) != reference.tensors:
+        yield f"plain's update left {reference.tensors} tensors, and {len(names)} are named"
+    for what, compared in (("plain against plain", noise), ("parity", parity)):
+        if compared is None:
+            continue
+        listed = [_name(gap) for gap in compared.gaps]
+        if len(set(listed)) != len(listed):
+            yield f"{what} compares a tensor twice"
+        beyond = {_name(gap) for gap in compared.gaps if gap.problem is None} - names
+        if beyond or not names.issubset(listed):
+            yield f"{what} compares other tensors than plain's update left"
+
+
+def _name(gap: Gap) -> str:
+    return f"{gap.part}/{gap.name}"
+
+
+def _recomputed(
+    found: Found, reference: Reference, noise: Noise, parity: ParityPassed | ParityFailed
+) -> Iterator[str]:
+    if parity.noise_floor != noise.largest_relative_gap:
+        yield "the noise floor of parity is not what plain against plain gave"
+    yield from _calls(found, reference.block_calls, parity.block_calls)
+    rollback = parity.rollback
+    if rollback is None:
+        if parity.passed and found.made_by == MADE_BY:
+            yield "parity holds, and that the plan comes off was not looked at; run the study again"
+        return
+    if rollback.compared < reference.tensors or (
+        parity.passed and rollback.compared != reference.tensors
+    ):
+        yield (
+            f"taking the plan off compared {rollback.compared} tensors; plain's update left "
+            f"{reference.tensors}"
+        )
+    if parity.passed and not {_name(gap) for gap in rollback.off}.issubset(map(_name, parity.gaps)):
+        yield "taking the plan off compared other tensors than plain's update left"
+
+
+def _calls(found: Found, plain: Mapping[str, int], own: Mapping[str, int]) -> Iterator[str]:
+    """A block that is recomputed whole is called more often than in plain, any other just as often."""
+    regions = regions_of(found.row.spec, found.plan)
+    first = {region.modules[0] for region in regions if not region.keep}
+    named = {name for region in regions for name in region.modules}
+    if own.keys() != plain.keys():
+        yield "parity counted the calls of other blocks than plain's update"
+        return
+    for block, calls in plain.items():
+        if (block in first and own[block] <= calls) or (block not in named and own[block] != calls):
+            yield f"{quoted(block)} was called {own[block]} times under the plan, {calls} times in plain"
+
+
+def _memory(plan: str, payload: Mapping[str, Any]) -> Iterator[str]:
+    timeline: Mapping[str, Sequence[int]] | None = payload["timeline"]
+    tops = [payload["state_bytes"] + sample for sample in payload["peak_samples"]]
+    if timeline is not None and max(timeline["bytes"]) not in tops:
+        yield f"the timeline of {quoted(plan)} does not reach the peak that was measured"

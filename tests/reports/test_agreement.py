@@ -1,0 +1,125 @@
+"""Records that are well formed each, and cannot all be of one study."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from recompute_core.reports.evidence import CELLS, STUDY, timeline_name
+from recompute_core.reports.predicate import derive
+from recompute_core.reports.refusal import Untrusted
+from tests.pages import studies
+from tests.reports.decisions import edited, evidence, evidence_from
+
+Cells = list[dict[str, Any]]
+AT = "T=128 B=4"
+
+
+def _change(phase: str, **changes: Any) -> Callable[[Cells], None]:
+    """Another finding of a phase at the first shape."""
+
+    def change(cells: Cells) -> None:
+        cell = next(one for one in cells if (one["shape_key"], one["phase"]) == (AT, phase))
+        cell["payload"] |= changes
+
+    return change
+
+
+def _tensor(phase: str, **changes: Any) -> Callable[[Cells], None]:
+    def change(cells: Cells) -> None:
+        cell = next(one for one in cells if (one["shape_key"], one["phase"]) == (AT, phase))
+        cell["payload"]["gaps"][3] |= changes
+
+    return change
+
+
+def _without_tensor(phase: str) -> Callable[[Cells], None]:
+    def change(cells: Cells) -> None:
+        next(one for one in cells if one["phase"] == phase)["payload"]["gaps"].pop()
+
+    return change
+
+
+def _calls(**changes: int) -> Callable[[Cells], None]:
+    def change(cells: Cells) -> None:
+        calls = next(one for one in cells if one["phase"] == "parity")["payload"]["block_calls"]
+        calls |= {name.replace("_", "."): number for name, number in changes.items()}
+
+    return change
+
+
+def _verdict(verdict: str) -> Callable[[Cells], None]:
+    def change(cells: Cells) -> None:
+        legality = next(one for one in cells if one["phase"] == "legality")
+        legality["payload"]["blocks"][0]["verdict"] = verdict
+
+    return change
+
+
+ODD: dict[str, tuple[Callable[[Cells], None], str]] = {
+    "noise floor": (_change("parity", noise_floor=1e-7), "noise floor"),
+    "noise": (_tensor("noise", absolute=1e-9, relative=1e-9), "noise floor"),
+    "another tensor in parity": (_tensor("parity", name="w"), "parity compares other tensors"),
+    "another tensor in noise": (_tensor("noise", name="w"), "plain against plain compares other"),
+    "a tensor twice": (_tensor("parity", name="blocks.0.attn.weight"), "compares a tensor twice"),
+    "a tensor less in parity": (_without_tensor("parity"), "parity compares other tensors"),
+    "a tensor less in noise": (_without_tensor("noise"), "plain against plain compares other"),
+    "tensors": (_change("reference", tensors=119), "left 119 tensors, and 120 are named"),
+    "fingerprints": (_change("reference", fingerprints=[]), "left 120 tensors, and 0 are named"),
+    "rollback of less": (
+        _change("parity", rollback={"compared": 1}),
+        "taking the plan off compared 1 tensors; plain's update left 120",
+    ),
+    "no rollback": (_change("parity", rollback=None), "that the plan comes off was not looked at"),
+    "illegal without a reason": (_verdict("illegal"), "is illegal, which its reasons do not say"),
+    "error without a reason": (_verdict("error"), "is error, which its reasons do not say"),
+    "nothing recomputed": (_calls(blocks_0=1), "was called 1 times under the plan, 1 times in plain"),
+    "a block of no model": (_calls(blocks_9=2), "the calls of other blocks"),
+    "canary elsewhere": (_change("canary", block="blocks.5"), "that of this plan is in blocks.0"),
+    "canary from nowhere": (_change("canary", ran_at="T=1 B=1"), "said to have run at 'T=1 B=1'"),
+    "canary without a gap": (_change("canary", largest_relative_gap=None), "nobody saw a gap"),
+    "canary that changed nothing": (_change("canary", largest_relative_gap=0.0), "nobody saw a gap"),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_records_that_disagree_are_refused(what: str) -> None:
+    change, words = ODD[what]
+    with pytest.raises(Untrusted) as caught:
+        derive(edited(CELLS, change))
+    assert (caught.value.code, words in str(caught.value)) == ("records-disagree", True), caught.value
+    assert AT in str(caught.value)
+
+
+def test_a_block_that_the_plan_does_not_name_is_called_as_in_plain() -> None:
+    files = evidence_from(studies.filled, "every-2nd-block")
+    with pytest.raises(Untrusted, match="was called 2 times under the plan, 1 times in plain"):
+        derive(edited(CELLS, _calls(blocks_1=2), files))
+
+
+def test_a_timeline_reaches_the_peak() -> None:
+    def flat(sides: dict[str, Any]) -> None:
+        timeline = sides["candidate"]
+        timeline["bytes"] = [timeline["bytes"][0]] * len(timeline["bytes"])
+
+    with pytest.raises(Untrusted, match="timeline of 'every-block' does not reach the peak"):
+        derive(edited(timeline_name(AT), flat))
+
+
+def test_what_honest_studies_may_hold() -> None:
+    taken_over = _change("canary", ran_at="T=256 B=4")
+    beyond = _change("canary", largest_relative_gap=None, problem="not finite")
+    for change in (taken_over, beyond):
+        assert derive(edited(CELLS, change)).verdict == "adopt"
+
+
+def test_records_of_a_version_without_fingerprints() -> None:
+    def older(cells: Cells) -> None:
+        for cell in cells:
+            if cell["phase"] == "reference":
+                cell["payload"]["fingerprints"] = None
+
+    assert derive(edited(CELLS, older)).verdict == "adopt"
+    study = json.loads(evidence()[STUDY])
+    assert study["made_by"].startswith("recompute_core ")
