@@ -269,6 +269,23 @@ class Training(Record):
     """Median of all updates of a side; not interleaved, so no gate reads it."""
 
 
+class Findings(Record):
+    """All that a run has found so far, and what it was asked: its result follows from this alone."""
+
+    run_id: str
+    asked: ReinvestSpec
+    declared_at: str
+    """When the thresholds were declared, before the run: UTC, ISO 8601."""
+    environment: dict[str, Any]
+    reaches: Reaches | None = None
+    used: Tried | None = None
+    """The microbatch of whole updates under the plan."""
+    accumulation: Accumulation | None = None
+    throughput: Throughput | None = None
+    runs: tuple[TrainingRun, ...] = ()
+    """Finished training runs, seed by seed."""
+
+
 # --- the whole -------------------------------------------------------------------------------
 
 ReinvestGateId = Literal["same_objective", "plain_peak", "throughput", "rare_recall"]
@@ -295,7 +312,8 @@ class ReinvestResult(Record):
     )
     run_id: str
     status: str
-    """`running`, `waiting`, `done`, `cancelled`, `interrupted` or `failed`."""
+    """`running`, `waiting`, `done`, `cancelled`, `interrupted` or `failed`; `incomplete` where only what
+    was found is known."""
     verdict: Verdict | None
     """None until it can be given."""
     sentence: str

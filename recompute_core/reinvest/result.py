@@ -11,6 +11,7 @@ from .found import (
     SIDES,
     Accumulation,
     ClassRecall,
+    Findings,
     Rare,
     Reaches,
     ReinvestResult,
@@ -28,15 +29,38 @@ from .recall import paired, receipt_recalls
 
 def result_of(kept: Kept) -> ReinvestResult:
     """What a run has found so far, judged by its declared thresholds."""
-    asked = kept.asked
-    spec = kept.store.study(asked.study).spec
-    reaches, used = kept.read("reaches", Reaches), kept.read("used", Tried)
-    accumulation = kept.read("accumulation", Accumulation)
-    throughput = kept.read("throughput", Throughput)
+    found = findings_of(kept)
+    result = judged(found, kept.store.study(kept.asked.study).spec)
+    status = kept.status(result.verdict is not None)
+    return result.model_copy(update={"status": status, "failure": kept.failure()})
+
+
+def findings_of(kept: Kept) -> Findings:
+    """A run's files as one record."""
+    names = [training_name(side, seed) for seed in kept.asked.training.seeds for side in SIDES]
+    runs = [kept.read(name, TrainingRun) for name in names]
+    return Findings(
+        run_id=kept.run_id,
+        asked=kept.asked,
+        declared_at=kept.declared_at,
+        environment=kept.environment(),
+        reaches=kept.read("reaches", Reaches),
+        used=kept.read("used", Tried),
+        accumulation=kept.read("accumulation", Accumulation),
+        throughput=kept.read("throughput", Throughput),
+        runs=tuple(run for run in runs if run is not None),
+    )
+
+
+def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
+    """The result that follows from what was found, in a study of `spec`; a pure function.
+
+    Its status is `done` once there is a verdict, and `incomplete` before.
+    """
+    asked, reaches, used = found.asked, found.reaches, found.used
     not_trained = why_not_trained(spec, asked)
-    runs = training_runs(kept)
-    is_trained = len(runs) == len(SIDES) * len(asked.training.seeds)
-    training = training_of(asked, runs) if is_trained and not_trained is None else None
+    is_trained = len(found.runs) == len(SIDES) * len(asked.training.seeds)
+    training = training_of(asked, found.runs) if is_trained and not_trained is None else None
     if reaches is not None and used_microbatch(asked, reaches) is None:
         not_trained = "No larger microbatch fits, so that there is nothing to train."
         is_complete = True
@@ -44,28 +68,27 @@ def result_of(kept: Kept) -> ReinvestResult:
         not_trained = "The microbatch could not be measured."
         is_complete = True
     else:
-        is_complete = throughput is not None and (training is not None or not_trained is not None)
-    gates = gates_of(asked, reaches, used, accumulation, throughput, training, not_trained)
+        is_complete = found.throughput is not None and (training is not None or not_trained is not None)
+    gates = gates_of(asked, reaches, used, found.accumulation, found.throughput, training, not_trained)
     verdict = verdict_of(gates) if is_complete else None
     return ReinvestResult(
-        run_id=kept.run_id,
-        status=kept.status(is_complete),
+        run_id=found.run_id,
+        status="done" if is_complete else "incomplete",
         verdict=verdict,
         sentence=sentence_of(asked, verdict, gates, used),
-        objective=objective_of(asked, accumulation),
+        objective=objective_of(asked, found.accumulation),
         asked=asked,
         asked_digest=asked.digest(),
-        declared_at=kept.declared_at,
-        environment=kept.environment(),
+        declared_at=found.declared_at,
+        environment=found.environment,
         microbatch=None if used is None else used.size,
         plain_microbatch=plain_microbatch(spec, asked),
         reaches=reaches,
-        accumulation=accumulation,
-        throughput=throughput,
+        accumulation=found.accumulation,
+        throughput=found.throughput,
         training=training,
         not_trained=not_trained,
         gates=gates,
-        failure=kept.failure(),
     )
 
 
@@ -95,12 +118,6 @@ def why_not_trained(spec: StudySpec, asked: ReinvestSpec) -> str | None:
     if not isinstance(spec.workload, ReceiptsSettings):
         return f"{spec.workload.name} has no rare class to look at; the receipts workload has."
     return None if asked.training.seeds else "No seed was asked for."
-
-
-def training_runs(kept: Kept) -> list[TrainingRun]:
-    """The finished training runs, seed by seed."""
-    names = [training_name(side, seed) for seed in kept.asked.training.seeds for side in SIDES]
-    return [run for name in names if (run := kept.read(name, TrainingRun)) is not None]
 
 
 def training_of(asked: ReinvestSpec, runs: Sequence[TrainingRun]) -> Training:

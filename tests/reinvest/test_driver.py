@@ -19,7 +19,7 @@ from recompute_core.reinvest.admission import admit, asked_of
 from recompute_core.reinvest.asked import parse_reinvest
 from recompute_core.reinvest.found import SIDES, TrainingRun
 from recompute_core.reinvest.kept import Kept, declare, run_named, runs, training_name
-from recompute_core.reinvest.result import result_of, training_runs
+from recompute_core.reinvest.result import findings_of, result_of
 from recompute_core.spec import parse_spec
 from recompute_core.studies.admission import admit as admit_study
 from recompute_core.studies.driver import drive as drive_study
@@ -108,8 +108,8 @@ def test_a_run_ends_with_a_verdict_and_every_part_of_it(whole: Kept) -> None:
     assert found.training is not None and found.training.rare is not None
     assert [one.label for one in found.training.classes][-1] == "torn"
     assert len(found.training.accuracy["plain"]) == 2
-    assert [run.seed for run in training_runs(whole)] == [0, 0, 1, 1]
-    for run in training_runs(whole):
+    assert [run.seed for run in findings_of(whole).runs] == [0, 0, 1, 1]
+    for run in findings_of(whole).runs:
         updates, looks = whole.said(run.side, run.seed)
         assert tuple(updates) == run.updates and tuple(looks) == run.evaluations
         assert len(run.updates) == 8 and [look.after for look in looks] == [3, 6, 8]
@@ -163,7 +163,7 @@ def test_killed_in_the_middle_of_training_the_weights_end_bitwise_the_same(
 
     driver.drive(kept)
     assert result_of(kept).status == "done"
-    mine, theirs = training_runs(kept), training_runs(whole)
+    mine, theirs = findings_of(kept).runs, findings_of(whole).runs
     assert [run.weights_digest for run in mine] == [run.weights_digest for run in theirs]
     assert [run.seen for run in mine] == [run.seen for run in theirs]
     assert sum(run.stopped for run in mine) == 1
