@@ -12,7 +12,6 @@ import secrets
 import shutil
 import stat
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 from ..errors import InputError
 from .refusal import Untrusted, quoted
 from .statement import is_safe_name
+from .zips import contents
 
 MOST_BYTES = 20_000_000
 """Bytes of all files together, and of a .zip, at most."""
@@ -31,7 +31,7 @@ PUBLIC_KEY, HTML = "public_key.pem", "report.html"
 EVIDENCE = "evidence/"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DOS_FOLDER = 0x10
 
 
 @dataclass(frozen=True)
@@ -162,20 +162,7 @@ def read_zip(data: bytes) -> Bundle:
     """The files in a .zip, as it was uploaded. Raises Untrusted as `read_bundle`."""
     if len(data) > MOST_BYTES:
         raise Untrusted("too-large", f"the .zip has more than {MOST_BYTES} bytes")
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return Bundle(_checked(_zip_files(archive)))
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        NotImplementedError,
-        RuntimeError,
-        EOFError,
-        ValueError,
-        OSError,
-        OverflowError,
-    ):
-        raise Untrusted("not-a-zip", "is no .zip, or a damaged one") from None
+    return Bundle(_checked(_zip_files(data)))
 
 
 def _checked(found: Iterator[tuple[str, bytes]]) -> dict[str, bytes]:
@@ -227,40 +214,27 @@ def _read_regular(path: Path, name: str, most: int) -> bytes:
     return data
 
 
-def _zip_files(archive: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
-    entries = archive.infolist()
-    if len(entries) > MOST_FILES:
-        raise Untrusted("too-many-files", f"{len(entries)} files; at most {MOST_FILES} are read")
-    if sum(entry.file_size for entry in entries) > MOST_BYTES:
-        raise Untrusted("too-large", f"the files say that they have more than {MOST_BYTES} bytes")
-    top = _one_folder_of(entries)
-    left = MOST_BYTES
-    for entry in entries:
+def _zip_files(data: bytes) -> Iterator[tuple[str, bytes]]:
+    packed = list(contents(data, MOST_FILES, MOST_BYTES))
+    top = _one_folder_of([entry.orig_filename for entry, _ in packed])
+    for entry, content in packed:
         name = entry.orig_filename.removeprefix(top)
         kind = stat.S_IFMT(entry.external_attr >> 16)
-        if entry.is_dir() and kind in (0, stat.S_IFDIR) and not entry.file_size:
+        if entry.is_dir() and kind in (0, stat.S_IFDIR) and not content:
             if name not in ("", EVIDENCE):
                 raise Untrusted("unsafe-name", f"{quoted(name)} is no folder of a report")
             continue
-        if kind not in (0, stat.S_IFREG) or entry.is_dir():
+        if kind not in (0, stat.S_IFREG) or entry.is_dir() or entry.external_attr & _DOS_FOLDER:
             raise Untrusted("not-regular", f"{quoted(name)} is no regular file")
         _check_name(name)
-        if entry.compress_type not in _METHODS or entry.flag_bits & 0x1:
-            raise Untrusted("not-a-zip", f"{name}: is packed or encrypted in a way that is not read")
-        with archive.open(entry) as file:
-            data = file.read(left + 1)
-        if len(data) > left:
-            raise Untrusted("too-large", f"the files have more than {MOST_BYTES} bytes together")
-        left -= len(data)
-        yield name, data
+        yield name, content
 
 
-def _one_folder_of(entries: list[zipfile.ZipInfo]) -> str:
+def _one_folder_of(names: list[str]) -> str:
     """The folder that everything lies in, when somebody packed the folder and not its content."""
-    names = [entry.orig_filename for entry in entries]
-    top = names[0].partition("/")[0] + "/" if names else ""
-    is_packed = REPORT not in names and f"{top}{REPORT}" in names
-    return top if is_packed and all(name.startswith(top) for name in names) else ""
+    top = names[0].partition("/")[0] if names else ""
+    is_packed = REPORT not in names and f"{top}/{REPORT}" in names and is_safe_name(top)
+    return f"{top}/" if is_packed and all(name.startswith(f"{top}/") for name in names) else ""
 
 
 def _check_name(name: str) -> None:

@@ -4,7 +4,10 @@ import errno
 import io
 import os
 import stat
+import struct
 import zipfile
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +233,96 @@ def test_bombs_are_refused_by_what_they_say_and_by_what_they_hold() -> None:
 def test_a_bomb_in_many_pieces() -> None:
     entries: Entries = [(f"evidence/{number}", bytes(1_000_000)) for number in range(21)]
     assert _refused(_packed(_entries() + entries)) == "too-large"
+
+
+@pytest.mark.parametrize("top", ["..", "", "C:", "\x1b[2J", "é", "a/b"])
+def test_a_folder_around_it_has_a_plain_name(top: str) -> None:
+    inside: Entries = [(f"{top}/{name}", data) for name, data in honest().files.items()]
+    assert _refused(_packed(inside)) in ("unsafe-name", "not-a-report")
+
+
+def _with_extra(kind: int) -> bytes:
+    one, *others = _entries()
+    entry = zipfile.ZipInfo(str(one[0]))
+    body = struct.pack("<BL", 1, zlib.crc32(b"VERIFY.md")) + b"report.html"
+    entry.extra = struct.pack("<2H", kind, len(body)) + body
+    return _packed([(entry, one[1]), *others])
+
+
+def test_times_and_owners_may_be_there_and_no_second_name() -> None:
+    assert read_zip(_with_extra(0x5455)) == honest(), "the time, as Info-ZIP writes it"
+    assert read_zip(_with_extra(0x7875)) == honest(), "the owner"
+    for kind in (0x7075, 0x6375, 0x0001, 0x9901):
+        assert _refused(_with_extra(kind)) == "not-a-zip"
+
+
+def test_contents_whose_sizes_come_after_them() -> None:
+    """As macOS and everything that packs into a pipe write them."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def seek(self, *_: int) -> int:
+            raise OSError
+
+        def tell(self) -> int:
+            raise OSError
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in _entries():
+            archive.writestr(name, data)
+    data = pipe.getvalue()
+    assert read_zip(data) == honest()
+    at = data.index(b"PK\x07\x08")
+    assert _refused(data[: at + 4] + b"\0" + data[at + 5 :]) == "not-a-zip"
+
+
+def _comment(whole: bytes) -> bytes:
+    return whole[:-2] + struct.pack("<H", 5) + b"words"
+
+
+def _between(whole: bytes) -> bytes:
+    """A file in front of all others that the directory does not name, with all places moved."""
+    hidden = _packed([("report.html", b"another")])
+    hidden = hidden[: hidden.index(b"PK\1\2")]
+    at = whole.index(b"PK\1\2")
+    data = bytearray(hidden + whole)
+    at += len(hidden)
+    struct.pack_into("<L", data, len(data) - 6, at)
+    while data[at : at + 4] == b"PK\1\2":
+        (place,) = struct.unpack_from("<L", data, at + 42)
+        struct.pack_into("<L", data, at + 42, place + len(hidden))
+        at += 46 + sum(struct.unpack_from("<3H", data, at + 28))
+    with zipfile.ZipFile(io.BytesIO(bytes(data))) as archive:
+        assert archive.testzip() is None
+    return bytes(data)
+
+
+def _changed(where: int, value: bytes) -> Callable[[bytes], bytes]:
+    return lambda whole: whole[:where] + value + whole[where + len(value) :]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda whole: whole + b"more",
+        lambda whole: b"#!/bin/sh\n" + whole,
+        lambda whole: _packed([("report.html", b"another")]) + whole,
+        _comment,
+        _between,
+        _changed(6, b"\1"),
+        _changed(8, b"\x08"),
+        _changed(14, b"1234"),
+        _changed(18, b"\0\0\0\0"),
+        _changed(30, b"v"),
+        lambda whole: _changed(whole.index(b"PK\1\2") + 5, b"\2")(whole),
+        lambda whole: _changed(whole.index(b"PK\1\2") + 38, b"\x08")(whole),
+    ],
+)
+def test_other_unpackers_get_the_same_files_or_it_is_refused(spoil: Callable[[bytes], bytes]) -> None:
+    assert _refused(spoil(zip_of(honest()))) == "not-a-zip"
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
