@@ -39,40 +39,59 @@ the signer says who did.
 
 ## 2. The signatures
 
-Both envelopes (DSSE v1) sign the text `DSSEv1`, the payload's type and length, and the payload. Each
-must answer `{answer}`.
+Both envelopes (DSSE v1) sign the text `DSSEv1`, the payload's type and length, and the payload; each
+names its key by the fingerprint above. Each must answer `{answer}`.
 
 ```sh
 set -eu
 work=$(mktemp -d)
 for name in tests report; do
-    cut -d '"' -f 4 $name.intoto.jsonl | base64 -d > "$work/statement"
+    cut -d '"' -f 4 $name.intoto.jsonl | base64 -d > "$work/$name"
     cut -d '"' -f 18 $name.intoto.jsonl | base64 -d > "$work/signature"
-    size=$(wc -c < "$work/statement" | tr -d ' ')
+    size=$(wc -c < "$work/$name" | tr -d ' ')
     printf 'DSSEv1 28 application/vnd.in-toto+json %s ' "$size" > "$work/signed"
-    cat "$work/statement" >> "$work/signed"
+    cat "$work/$name" >> "$work/signed"
     {check}
 done
 ```
 
-The last statement, that of `report.intoto.jsonl`, is kept for the next step.
+`report.sigstore.json` must be the envelope of `report.intoto.jsonl` once more, as a Sigstore bundle v0.3
+that names the key. This must print nothing:
+
+```sh
+key=sha256:$(openssl pkey -pubin -in public_key.pem -outform DER | sha256sum | cut -c -64)
+again=$({{
+    printf '{{"dsseEnvelope":'
+    tr -d '\\n' < report.intoto.jsonl
+    printf ',"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json",'
+    printf '"verificationMaterial":{{"publicKey":{{"hint":"%s"}},"tlogEntries":[]}}}}\\n' "$key"
+}} | sha256sum)
+if [ "$again" != "$(sha256sum < report.sigstore.json)" ]; then
+    echo "report.sigstore.json: another envelope"; exit 1
+fi
+```
 
 ## 3. The files
 
-The statement names every file with its SHA-256. Each must answer `OK`.
+Both statements name every file with its SHA-256, and they name the same. Each file must answer `OK`.
 
 ```sh
-{{ tr '{{' '\\n' < "$work/statement"; echo; }} |
-while IFS='"' read -r _ kind _ digest _ _ _ name _; do
-    if [ "$kind" = sha256 ]; then printf '%s  %s\\n' "$digest" "$name"; fi
-done > "$work/digests"
-sha256sum --check --strict "$work/digests"
+for name in tests report; do
+    {{ tr '{{' '\\n' < "$work/$name"; echo; }} |
+    while IFS='"' read -r _ kind _ digest _ _ _ file _; do
+        if [ "$kind" = sha256 ]; then printf '%s  %s\\n' "$digest" "$file"; fi
+    done | sort -u > "$work/$name.digests"
+done
+if [ "$(sha256sum < "$work/tests.digests")" != "$(sha256sum < "$work/report.digests")" ]; then
+    echo "tests.intoto.jsonl: other files"; exit 1
+fi
+sha256sum --check --strict "$work/report.digests"
 ```
 
 And no file may be here that is not named. This must print nothing:
 
 ```sh
-cut -c 67- "$work/digests" | sort > "$work/named"
+cut -c 67- "$work/report.digests" | sort > "$work/named"
 {{
     ls -A
     ls -A evidence | while read -r name; do echo "evidence/$name"; done
@@ -88,8 +107,6 @@ done
 ## 4. What the signature does not say
 
 {not_said}
-
-`report.sigstore.json` is the first envelope once more, as a Sigstore bundle v0.3.
 """
 
 

@@ -17,6 +17,8 @@ MOST_DIGITS = 40
 
 _STRINGS = re.compile(r'"[^"]*"?')
 _NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
+_LONG_OR_LARGE = re.compile(rf"[0-9.eE+-]{{{MOST_DIGITS + 1}}}|[eE][+-]?[0-9]{{3}}")
+"""Any number of too many digits, and any that is beyond what a number can hold."""
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -32,7 +34,8 @@ def parse(data: bytes, *, most_bytes: int, what: str) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Untrusted("not-utf8", f"{what}: not UTF-8 at byte {error.start}") from None
-    if _is_too_deep(text):
+    outside = _STRINGS.sub("", text.replace("\\\\", "").replace('\\"', ""))
+    if _is_too_deep(outside):
         raise Untrusted("too-deep", f"{what}: more than {DEEPEST} arrays and objects inside each other")
 
     def integer(digits: str) -> int:
@@ -57,14 +60,11 @@ def parse(data: bytes, *, most_bytes: int, what: str) -> Any:
             found[key] = value
         return found
 
+    numbers: dict[str, Any] = {}
+    if _LONG_OR_LARGE.search(outside):  # else each is as short and small as it may be
+        numbers = {"parse_int": integer, "parse_float": real}
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=mapping,
-            parse_int=integer,
-            parse_float=real,
-            parse_constant=no_number,
-        )
+        value = json.loads(text, object_pairs_hook=mapping, parse_constant=no_number, **numbers)
     except json.JSONDecodeError as error:
         raise Untrusted(
             "not-json", f"{what}: not JSON: {error.msg}, line {error.lineno}, column {error.colno}"
@@ -88,12 +88,11 @@ def _check_length(digits: str, what: str) -> None:
         raise Untrusted("number-too-long", f"{what}: a number of more than {MOST_DIGITS} digits")
 
 
-def _is_too_deep(text: str) -> bool:
+def _is_too_deep(outside: str) -> bool:
     """Told from the brackets outside strings before anything is parsed, so that no parser recurses far.
 
     Up to the first place that is no JSON, if there is one, this sees just the brackets a parser sees.
     """
-    outside = _STRINGS.sub("", text.replace("\\\\", "").replace('\\"', ""))
     depth = 0
     for bracket in _NOT_BRACKETS.sub("", outside):
         depth += 1 if bracket in "[{" else -1

@@ -9,6 +9,7 @@ from . import (
     nn_modules,
     page_latency,
     plan_speed,
+    sign_speed,
     study_cost,
 )
 
@@ -20,6 +21,7 @@ BENCHES = {
     "plan-speed": plan_speed.main,
     "best-plans": best_plans.main,
     "nn-modules": nn_modules.main,
+    "sign": sign_speed.main,
 }
 
 

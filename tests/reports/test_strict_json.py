@@ -1,6 +1,7 @@
 """One reading of JSON, or none."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -114,6 +115,39 @@ def test_any_bytes_are_read_as_json_reads_them_or_refused(data: bytes) -> None:
     except Untrusted:
         return
     assert value == json.loads(data)
+
+
+@unhurried
+@given(st.text(alphabet="0179eE+-.", min_size=1, max_size=90))
+def test_no_number_is_too_long_or_too_large(number: str) -> None:
+    try:
+        value = read(f'["{number}", {number}]'.encode())
+    except Untrusted:
+        return
+    assert sum(letter.isdigit() for letter in number) <= 40
+    assert math.isfinite(value[1])
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        ("1e999", "not-a-number"),
+        ("-1E+400", "not-a-number"),
+        ("1" * 41, "number-too-long"),
+        ("1." + "0" * 40, "number-too-long"),
+        ("1e-" + "0" * 38 + "12", "number-too-long"),
+        ("1" * 40, None),
+        ("0." + "1" * 39, None),
+        ("1e-999", None),
+    ],
+)
+def test_numbers_at_the_edge(number: str, code: str | None) -> None:
+    if code is None:
+        assert read(number.encode()) == json.loads(number)
+        return
+    with pytest.raises(Untrusted) as refused:
+        read(number.encode())
+    assert refused.value.code == code
 
 
 def test_canonical_is_sorted_and_tight() -> None:
