@@ -8,12 +8,12 @@ plain once the plan is off, under the thresholds that were declared. What came o
 `holds_drifted`  parity holds, and plain's update is another in its last bits, for which a change is
                  named: a library, the device, threads, numeric settings, or a device that does not
                  repeat itself
-`lost`           the recomputed update differs from plain's, or a broken replay passed, or the plan
-                 cannot be taken off
+`lost`           the recomputed update differs from plain's, or the plan cannot be taken off
 `cannot_tell`    what runs here is not what was reported, so that its parity says nothing about the
                  report: another source of a class or of the factory, another model or batch; or it
-                 cannot be rebuilt; or plain differs from plain; or plain's update moved and nothing
-                 that is named can have moved it, so that code changed which no digest covers
+                 cannot be rebuilt; or plain differs from plain; or a broken replay passed; or
+                 plain's update moved and nothing that is named can have moved it, so that code changed
+                 which no digest covers
 
 A class of an installed library is part of that library: with another version its source may be another,
 which is drift. A source that changed without its library's version, and any source of one's own, is
@@ -43,7 +43,7 @@ from ..spec import StudySpec, parse_spec
 from ..studies.admission import check_memory
 from ..studies.artifacts import reference_name
 from ..studies.flow import Book, canary_module, module_names
-from ..studies.locks import machine_lock
+from ..studies.locks import Lock, machine_lock
 from ..studies.one_shape import Asked, Ran, Tell, run_shape
 from ..studies.store import home_folder, now
 from .bundle import REPORT, Bundle, read_bundle
@@ -55,7 +55,7 @@ from .recheck_outcome import judged, parity_here, sentence_of, shape_sentence
 from .recheck_record import Change, Code, Drift, Recheck, ShapeRecheck, SignedBy
 from .refusal import Untrusted
 from .signers import Signers
-from .verify import Verification, verify, verify_path
+from .verify import Verification, unreadable, verify
 
 MAY_BE_SET = ("threads", "device", "workload.images")
 """What names this machine, and nothing of what was reported."""
@@ -75,8 +75,8 @@ def verified(path: Path, signers: Signers) -> Believed | Verification:
     moment = datetime.now(UTC).replace(microsecond=0)
     try:
         bundle = read_bundle(path)
-    except Untrusted:
-        return verify_path(path, signers, moment)
+    except Untrusted as error:
+        return unreadable(error, moment)
     verification = verify(bundle, signers, moment)
     if not verification.verified:
         return verification
@@ -103,7 +103,8 @@ def recheck(
     asked = _spec(report.found, settings)
     shapes = _shapes(asked, shape)
     statement = statement_digest(report.bundle.files[REPORT])
-    with _machine(tell), _work_folder(home) as work:
+    waiting = "waiting for the machine: something is measured"
+    with _held(machine_lock(), tell, waiting), _work_folder(home, tell) as work:
         rechecking = _Rechecking(report.found, asked, settings, home, work, tell)
         found = tuple(rechecking.at(key, sizes) for key, sizes in shapes.items())
     verification = report.verification
@@ -177,38 +178,40 @@ def _shapes(spec: StudySpec, only: str | None) -> dict[str, dict[str, int]]:
 
 
 @contextmanager
-def _machine(tell: Tell) -> Iterator[None]:
-    """Hold the machine, once nobody measures on it."""
-    machine = machine_lock()
-    tell("waiting for the machine: something is measured")
-    try:
-        while not machine.acquire(0.5):
+def _held(lock: Lock, tell: Tell, waiting: str) -> Iterator[None]:
+    """Hold a lock, and say so while somebody else does."""
+    if not lock.acquire():
+        tell(waiting)
+        while not lock.acquire(0.5):
             pass
+    try:
         yield
     finally:
-        machine.release()
+        lock.release()
 
 
 @contextmanager
-def _work_folder(home: Path) -> Iterator[Path]:
+def _work_folder(home: Path, tell: Tell) -> Iterator[Path]:
     """A folder that is gone afterwards; those of rechecks that were killed are removed too.
 
-    The machine's lock is held, so that no other recheck on this machine uses one.
+    By a lock of its own that lies beside them: the machine's lock lies in TMPDIR, which may be another
+    one for another recheck of this RECOMPUTE_HOME.
     """
     ours = "".join(letter if letter.isalnum() else "-" for letter in platform.node())
     place = folder(home)
     work = place / f".work-{ours}-{secrets.token_hex(4)}"
     try:
         place.mkdir(parents=True, exist_ok=True)
-        for left in place.glob(f".work-{ours}-*"):
-            shutil.rmtree(left, ignore_errors=True)
-        work.mkdir()
+        with _held(Lock(place / f".lock-{ours}"), tell, f"waiting for another recheck in {place}"):
+            for left in place.glob(f".work-{ours}-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            work.mkdir()
+            try:
+                yield work
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
         raise StoreError(f"{error.filename or place}: {error.strerror}") from None
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 class _Rechecking:

@@ -38,7 +38,8 @@ def judged(
     if ran.canary is None:
         return "cannot_tell", "not-completed", _reason(ran)
     if not ran.canary.caught:
-        return "lost", "canary", f"a replay of {ran.canary.block} that was broken on purpose passed"
+        why = f"a replay of {ran.canary.block} that was broken on purpose passed"
+        return "cannot_tell", "canary", f"{why}, so that parity would prove nothing"
     if ran.parity is None:
         return "cannot_tell", "not-completed", _reason(ran)
     lost = _lost(ran.parity)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -22,12 +23,12 @@ from recompute_core.__main__ import cli
 from recompute_core.reports.bundle import Bundle, write_bundle
 from recompute_core.reports.evidence import CELLS, REVISIONS
 from recompute_core.reports.recheck import Believed, recheck, verified
-from recompute_core.reports.recheck_history import folder as kept_in
-from recompute_core.reports.recheck_history import history
+from recompute_core.reports.recheck_history import folder, history
 from recompute_core.reports.recheck_record import Change, Recheck
 from recompute_core.reports.release import release
 from recompute_core.reports.strict_json import canonical
 from recompute_core.studies import engine
+from recompute_core.studies.locks import Lock, machine_lock
 from tests.core import saboteurs
 from tests.reports.rechecks import GPT, SOMEBODYS, machine, reported, somebodys
 from tests.reports.signing import ANN, SIGNERS
@@ -72,6 +73,7 @@ def written(tmp_path: Path) -> Callable[[Bundle], Path]:
         shutil.rmtree(path, ignore_errors=True)
         write_bundle(path, bundle)
         (tmp_path / "signers.json").write_text(json.dumps(SIGNERS.document()))
+        (tmp_path / "signers.json").chmod(0o644)  # whatever the umask
         return path
 
     return write
@@ -96,7 +98,7 @@ def changed(found: Recheck, *effects: str) -> list[str]:
 
 
 def leftovers(home: Path) -> list[str]:
-    return [path.name for path in kept_in(home).glob(".work-*")]
+    return [path.name for path in folder(home).glob(".work-*")]
 
 
 # --- as it was ------------------------------------------------------------------------------------
@@ -153,12 +155,12 @@ def test_one_shape_alone_and_no_such_shape(
     ],
 )
 def test_what_may_not_be_set(home: Path, gpt: Bundle, tmp_path: Path, setting: str, says: str) -> None:
-    before = len(list(kept_in(home).glob("*.jsonl")))
+    before = len(list(folder(home).glob("*.jsonl")))
     with pytest.raises(ValueError) as caught:
         again(gpt, home, tmp_path, setting, shape=SMALL)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert len(list(kept_in(home).glob("*.jsonl"))) == before
+    assert len(list(folder(home).glob("*.jsonl"))) == before
     assert leftovers(home) == []
 
 
@@ -436,9 +438,40 @@ def test_a_canary_that_is_missed(home: Path, tmp_path: Path) -> None:
     bundle = reported(home, workload="own:theirs", thresholds={"relative_gap": 0.9, "gradient_gap": 1e9})
     found = again(bundle, home, tmp_path)
     (one,) = found.shapes
-    assert (one.outcome, one.code, found.exit_code) == ("lost", "canary", 1)
+    assert (one.outcome, one.code, found.exit_code) == ("cannot_tell", "canary", 3)
     assert one.canary is not None
     assert (one.canary.caught, one.parity) == (False, None)
+
+
+def test_one_waits_for_a_machine_that_measures_and_for_another_recheck(
+    home: Path, own: Bundle, tmp_path: Path
+) -> None:
+    """The other recheck may have another TMPDIR, and with it another lock of the machine."""
+    place = folder(home)
+    place.mkdir(parents=True, exist_ok=True)
+    ours = "".join(letter if letter.isalnum() else "-" for letter in platform.node())
+    work = place / f".work-{ours}-12345678"
+    work.mkdir()
+    machine, other = machine_lock(), Lock(place / f".lock-{ours}")
+    assert machine.acquire()
+    assert other.acquire()
+    told: list[str] = []
+
+    def tell(words: str) -> None:
+        told.append(words)
+        if words.startswith("waiting for the machine"):
+            machine.release()
+        if words.startswith("waiting for another recheck"):
+            assert work.exists(), "what another recheck uses stays"
+            other.release()
+
+    again(own, home, tmp_path, tell=tell)
+    assert told[:2] == [
+        "waiting for the machine: something is measured",
+        f"waiting for another recheck in {place}",
+    ]
+    assert not work.exists(), "what a killed recheck has left is removed"
+    assert not list(place.glob(".work-*"))
 
 
 def test_a_plan_that_the_report_refuses_as_unsafe(home: Path, photos: Path, tmp_path: Path) -> None:
@@ -451,7 +484,7 @@ def test_a_plan_that_the_report_refuses_as_unsafe(home: Path, photos: Path, tmp_
     assert (one.outcome, one.code, found.exit_code) == ("cannot_tell", "nothing-recorded", 3)
     assert one.held_in_report is None
     assert "the report refuses the plan there as unsafe to replay" in one.sentence
-    assert told == ["waiting for the machine: something is measured"]
+    assert told == [], "the machine was idle, and nothing was run"
 
 
 # --- a machine that cannot ------------------------------------------------------------------------
@@ -502,7 +535,7 @@ def test_a_tampered_report_runs_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(engine.LocalEngine, "start", lambda *_: pytest.fail("something was run"))
-    before = {path: path.read_bytes() for path in kept_in(home).glob("*.jsonl")}
+    before = {path: path.read_bytes() for path in folder(home).glob("*.jsonl")}
     path = written(gpt)
     study = path / "evidence" / "study.json"
     study.write_bytes(study.read_bytes().replace(b'"seq_len":16', b'"seq_len":24'))
@@ -520,7 +553,7 @@ def test_a_tampered_report_runs_nothing(
     (path / "evidence" / "more").mkdir()
     said = CliRunner().invoke(cli, common[:-2], standalone_mode=False)
     assert (said.exit_code, "Refused: " in said.output) == (1, True)
-    assert {path: path.read_bytes() for path in kept_in(home).glob("*.jsonl")} == before
+    assert {path: path.read_bytes() for path in folder(home).glob("*.jsonl")} == before
 
 
 # --- the history, and what ends a recheck ---------------------------------------------------------
@@ -533,7 +566,7 @@ def test_each_recheck_is_kept(
     first, second = again(own, home, tmp_path), again(own, home, tmp_path, "threads=2")
     assert first.statement == second.statement
     assert history(home, first.statement) == (first, second)
-    (file,) = kept_in(home).glob("*.jsonl")
+    (file,) = folder(home).glob("*.jsonl")
     assert file.name == first.statement.removeprefix("sha256:") + ".jsonl"
     monkeypatch.setenv("RECOMPUTE_HOME", str(home))
     path = str(written(own))
@@ -588,7 +621,7 @@ def test_killed_in_the_middle_it_leaves_no_line(
     endless.kill()
     endless.wait(30)
     _wait_for(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
-    assert list(kept_in(place).glob("*.jsonl")) == []
+    assert list(folder(place).glob("*.jsonl")) == []
     assert len(leftovers(place)) == 1
     somebodys(home.parent)
     found = again(own, place, tmp_path)
@@ -604,7 +637,7 @@ def test_control_c_ends_it_and_leaves_nothing(endless: "subprocess.Popen[str]", 
     assert (endless.returncode, said, errors.strip()) == (4, "", "error: stopped")
     _wait_for(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
     assert leftovers(tmp_path / "endless") == []
-    assert list(kept_in(tmp_path / "endless").glob("*.jsonl")) == []
+    assert list(folder(tmp_path / "endless").glob("*.jsonl")) == []
 
 
 # --- where it runs --------------------------------------------------------------------------------

@@ -247,7 +247,7 @@ DRIFTED = {"reference": ref(digest="sha256:2", fingerprints=prints(a=5.0))}
         ({"parity": records.failed()}, (THREADS,), "lost parity"),
         (DRIFTED | {"parity": records.failed()}, (), "lost parity"),
         ({"parity": stuck()}, (), "lost rollback"),
-        ({"canary": records.canary(caught=False), "parity": None}, (), "lost canary"),
+        ({"canary": records.canary(caught=False), "parity": None}, (), "cannot_tell canary"),
         ({"noise": Noise(gaps=(FAR,)), "canary": None, "parity": None}, (), "cannot_tell noise"),
     ],
 )
