@@ -190,5 +190,9 @@ def _judged_figures(given: ThreeFigures) -> dict[str, Any]:
             }
             for gate, (observed, threshold) in figures.items()
         ],
-        "warnings": ["Three figures without samples: none has an interval."],
+        "warnings": [
+            "Three figures without samples: none has an interval.",
+            "No relative gap was supplied, and an absolute one says too little: a loss that is scaled "
+            "down makes any gap small.",
+        ],
     }

@@ -12,7 +12,7 @@ import streamlit as st
 
 from recompute_core.errors import InputError, StoreError
 from recompute_core.gates import megabytes
-from recompute_core.reports.bundle import zip_of
+from recompute_core.reports.bundle import check_size, zip_of
 from recompute_core.reports.evidence import gather, read_evidence
 from recompute_core.reports.html import render
 from recompute_core.reports.keys import (
@@ -102,6 +102,7 @@ def sign(store: Store, study: str, plan: str, path: Path, passphrase: str) -> Si
         released = release(gather(store, study, plan), key)
     except Untrusted as error:
         raise InputError(str(error)) from None
+    check_size(released.bundle)
     return Signed(study, plan, public, zip_of(released.bundle))
 
 

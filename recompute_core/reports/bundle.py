@@ -69,6 +69,13 @@ def zip_of(bundle: Bundle) -> bytes:
     return buffer.getvalue()
 
 
+def check_size(bundle: Bundle) -> None:
+    """InputError for a report so large that no verifier would read it."""
+    size = sum(map(len, bundle.files.values()))
+    if size > MOST_BYTES or len(bundle.files) > MOST_FILES:
+        raise InputError(f"the report has {size} bytes; at most {MOST_BYTES} may be read")
+
+
 def check_new_bundle(out: Path) -> None:
     """InputError when a report cannot be written there; asked before anybody types a passphrase."""
     if out.name in ("", ".."):
@@ -90,9 +97,10 @@ def write_bundle(out: Path, bundle: Bundle) -> None:
     """
     out = Path(os.path.abspath(out))
     check_new_bundle(out)
-    size = sum(map(len, bundle.files.values()))
-    if size > MOST_BYTES or len(bundle.files) > MOST_FILES:
-        raise InputError(f"--out {out}: the report has {size} bytes; at most {MOST_BYTES} may be read")
+    try:
+        check_size(bundle)
+    except InputError as error:
+        raise InputError(f"--out {out}: {error}") from None
     part = out.with_name(f".{secrets.token_hex(8)}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

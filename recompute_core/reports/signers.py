@@ -35,6 +35,7 @@ from .strict_json import parse
 State = Literal["trusted", "expired", "revoked"]
 _LARGEST_FILE_BYTES = 4_000_000
 _PATIENCE_S = 10.0
+_ROOT = 0
 
 
 class Signer(BaseModel):
@@ -160,8 +161,7 @@ def load_signers(path: Path, *, may_be_missing: bool = False) -> Signers:
         raise InputError(f"{path}: no such file; 'keys trust PUBLIC.pem --name WHO' makes it") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    if stat.S_ISREG(about.st_mode) and about.st_mode & stat.S_IWOTH:
-        raise InputError(f"{path}: everybody may change whom you trust; run chmod o-w on it")
+    _check_whose(path, about)
     try:
         raw = parse(data, most_bytes=_LARGEST_FILE_BYTES, what=str(path))
         if not isinstance(raw, dict) or raw.get("schema") != "recompute-signers/1":
@@ -171,6 +171,16 @@ def load_signers(path: Path, *, may_be_missing: bool = False) -> Signers:
         raise InputError(str(error)) from None
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error)}") from None
+
+
+def _check_whose(path: Path, about: os.stat_result) -> None:
+    """That nobody but the verifier, or root, can say whom the verifier trusts."""
+    if not stat.S_ISREG(about.st_mode):
+        return  # a pipe, as a shell makes it
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(f"{path}: others may change whom you trust; run chmod go-w on it")
+    if about.st_uid not in (os.geteuid(), _ROOT):
+        raise InputError(f"{path}: belongs to somebody else, who may change whom you trust; copy it")
 
 
 def change_signers(path: Path, change: Callable[[Signers], Signers]) -> Signers:
@@ -183,7 +193,7 @@ def change_signers(path: Path, change: Callable[[Signers], Signers]) -> Signers:
         try:
             changed = change(load_signers(path, may_be_missing=True))
             write_whole(path, json.dumps(changed.document(), indent=2, ensure_ascii=False) + "\n")
-            path.chmod(path.stat().st_mode & ~stat.S_IWOTH)
+            path.chmod(path.stat().st_mode & ~(stat.S_IWGRP | stat.S_IWOTH))
         finally:
             lock.release()
     except OSError as error:

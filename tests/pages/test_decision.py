@@ -256,6 +256,15 @@ def test_the_passphrase_is_forgotten_with_the_run(
     assert typed not in caplog.text + said.out + said.err
 
 
+def test_a_report_that_nobody_would_read_is_not_signed(
+    open_page: OpenPage, store: Store, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recompute_core.reports.bundle.MOST_BYTES", 1000)
+    app = _sign(open_page("decision", study=studies.filled(store)), PASSPHRASE)
+    assert "at most 1000 may be read" in app.error[0].value
+    assert not any(label.startswith("Download the signed") for label in _downloads(app))
+
+
 def test_a_public_half_that_is_anothers_stops_it(open_page: OpenPage, store: Store, key: Path) -> None:
     key.with_name("release.pem.pub.pem").write_text(public_pem(BOB.public_key()))
     app = _sign(open_page("decision", study=studies.filled(store)), PASSPHRASE)

@@ -29,6 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_key(tmp_path / "ann.key", ANN, PASSPHRASE)
     trusted = Signers().with_trust(ANN.public_key(), "ann", NOW)
     (tmp_path / "signers.json").write_text(json.dumps(trusted.document()))
+    (tmp_path / "signers.json").chmod(0o644)  # whatever the umask
     return tmp_path
 
 

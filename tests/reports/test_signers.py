@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from recompute_core.errors import InputError
+from recompute_core.reports import signers
 from recompute_core.reports.keys import fingerprint, new_key, public_pem
 from recompute_core.reports.signers import Signers, change_signers, load_signers, signers_file
 from tests.reports.signing import ANN, BOB, EVE, LATER, NOW, SIGNERS
@@ -25,6 +26,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def file_of(tmp_path: Path, *rows: dict[str, Any], **more: Any) -> Path:
     path = tmp_path / "signers.json"
     path.write_text(json.dumps({"schema": "recompute-signers/1", "signers": rows} | more))
+    path.chmod(0o644)  # whatever the umask
     return path
 
 
@@ -150,11 +152,24 @@ def test_the_same_key_or_name_twice(tmp_path: Path) -> None:
         load_signers(file_of(tmp_path, row(), others))
 
 
-def test_a_file_that_everybody_may_change_is_no_trust(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o666, 0o664, 0o602])
+def test_a_file_that_others_may_change_is_no_trust(tmp_path: Path, mode: int) -> None:
     path = file_of(tmp_path, row())
-    path.chmod(0o666)
-    with pytest.raises(InputError, match="chmod o-w"):
+    path.chmod(mode)
+    with pytest.raises(InputError, match="others may change whom you trust; run chmod go-w on it"):
         load_signers(path)
+
+
+def test_a_file_of_somebody_else_is_no_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = file_of(tmp_path, row())
+    mine = path.stat().st_uid
+    monkeypatch.setattr(signers, "_ROOT", mine + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 2)
+    with pytest.raises(InputError, match="belongs to somebody else") as refused:
+        load_signers(path)
+    assert "\n" not in str(refused.value)
+    monkeypatch.setattr(signers, "_ROOT", mine)
+    assert load_signers(path).signers, "root's is everybody's"
 
 
 def test_our_own_file_is_never_one_of_those(tmp_path: Path) -> None:

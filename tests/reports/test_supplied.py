@@ -29,6 +29,7 @@ from recompute_core.reports.supplied import SUPPLIED, derive_supplied, gates_of_
 from recompute_core.reports.verify import SUPPORT, SUPPORT_OF_SUPPLIED, TRUST
 from recompute_core.results import Gate
 from recompute_core.spec import Thresholds
+from recompute_core.supplied import judge_supplied, read_supplied
 from tests.reports import decisions
 from tests.reports.decisions import checked, payload_of, with_files
 from tests.reports.figures import CSV, RATIOS, as_bytes, evidence, forged, honest, measurements, said
@@ -116,6 +117,15 @@ def test_the_verdict_says_that_the_figures_were_supplied(
 
 
 # --- the report --------------------------------------------------------------------------------
+
+
+def test_three_figures_pass_with_a_warning_that_they_say_little(tmp_path: Path) -> None:
+    path = tmp_path / "three.json"
+    one = {"peak_allocated_mb": 100, "median_update_ms": 10, "largest_gradient_gap": 0}
+    path.write_text(json.dumps({"plain": one, "candidate": one | {"peak_allocated_mb": 50}}))
+    found = judge_supplied(read_supplied(path))
+    assert found["verdict"] == "adopt"
+    assert any("No relative gap was supplied" in warning for warning in found["warnings"])
 
 
 def test_a_report_on_supplied_figures_verifies_and_is_no_measured_one() -> None:
@@ -386,6 +396,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_key(tmp_path / "ann.key", ANN, "correct horse battery")
     trusted = Signers().with_trust(ANN.public_key(), "ann", NOW)
     (tmp_path / "signers.json").write_text(json.dumps(trusted.document()))
+    (tmp_path / "signers.json").chmod(0o644)  # whatever the umask
     (tmp_path / "m.csv").write_text(CSV)
     (tmp_path / "m.json").write_bytes(as_bytes(measurements()))
     return tmp_path
