@@ -1,5 +1,6 @@
 """Verify: can I trust the report I was given?"""
 
+import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,13 +11,16 @@ from pages._parts.data import get_store
 from pages._parts.decision_rechecks import of_report, rechecks
 from pages._parts.sections import pair_of_columns
 from pages._parts.words import INTERVAL_NOTE, literal
+from recompute_core.reports.bundle import REPORT, read_zip
 from recompute_core.reports.predicate import Predicate
+from recompute_core.reports.recheck_history import statement_digest
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.supplied import SuppliedDecision
 from recompute_core.reports.verify import Verification, verify_zip
 from recompute_core.words import MB_NOTE, printable
 
 _MOST_MB = 20
+_KEPT = "what came of verifying"
 
 
 @chrome.plainly
@@ -33,11 +37,11 @@ def main() -> None:
         help="It stays in this server's memory until you remove it or leave; it is written nowhere.",
     )
     if dropped is None:
+        st.session_state.pop(_KEPT, None)
         _waiting(signers, now, path)
         return
     data = dropped.getvalue()
-    with st.spinner("Checking"):
-        found = verify_zip(data, signers, now)
+    found, statement = _verified(data, signers, now)
     st.html(verify.outcome_line(found))
     if found.verified and found.signer is not None:
         st.html(verify.signer_facts(found.signer))
@@ -49,9 +53,23 @@ def main() -> None:
     _checks(found)
     if found.verified and found.predicate is not None:
         _report(found.predicate)
-        rechecks(of_report(get_store().home, data))
+        rechecks(of_report(get_store().home, statement))
     elif found.verified and found.supplied is not None:
         _supplied(found.supplied)
+
+
+def _verified(data: bytes, signers: Signers, now: datetime) -> tuple[Verification, str]:
+    """What came of verifying, and the digest of the statement if it verified; looked at anew when the
+    file is another, or whom this server trusts."""
+    asked = (hashlib.sha256(data).digest(), signers, [one.state(now) for one in signers.signers])
+    kept = st.session_state.get(_KEPT)
+    if kept is None or kept[0] != asked:
+        with st.spinner("Checking"):
+            found = verify_zip(data, signers, now)
+            statement = statement_digest(read_zip(data).files[REPORT]) if found.verified else ""
+        kept = st.session_state[_KEPT] = (asked, (found, statement))
+    told: tuple[Verification, str] = kept[1]
+    return told
 
 
 def _waiting(signers: Signers, now: datetime, path: Path) -> None:

@@ -1,12 +1,12 @@
 """The small history: how a report's parity held when it was run again on this machine."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import streamlit as st
 
-from recompute_core.reports.bundle import REPORT, read_zip
-from recompute_core.reports.recheck_history import folder, history, statement_digest
+from recompute_core.reports.recheck_history import folder, history
 from recompute_core.reports.recheck_record import Recheck, RecheckOutcome
 
 from .decision import outcome_table
@@ -27,19 +27,29 @@ _HOW = (
 
 def of_plan(home: Path, study: str, plan: str) -> list[Recheck]:
     """Every recheck here of a report on this plan, whoever signed it, newest first."""
-    found = [
-        one
-        for file in folder(home).glob("*.jsonl")
-        if len(file.stem) == 64
-        for one in history(home, f"sha256:{file.stem}")
-        if (one.study_id, one.plan) == (study, plan)
+    files = [
+        (file.stem, file.stat().st_size) for file in folder(home).glob("*.jsonl") if len(file.stem) == 64
     ]
+    found = [one for file in files if _about(home, *file) == (study, plan) for one in _kept(home, *file)]
     return sorted(found, key=lambda one: one.checked_at, reverse=True)
 
 
-def of_report(home: Path, data: bytes) -> list[Recheck]:
-    """The rechecks here of a report that verified, a .zip, newest first."""
-    return list(reversed(history(home, statement_digest(read_zip(data).files[REPORT]))))
+@lru_cache(maxsize=10_000)
+def _about(home: Path, statement: str, size: int) -> tuple[str, str] | None:
+    """Study and plan of all rechecks in a file: they are of one statement."""
+    found = _kept(home, statement, size)
+    return (found[0].study_id, found[0].plan) if found else None
+
+
+@lru_cache(maxsize=64)
+def _kept(home: Path, statement: str, size: int) -> tuple[Recheck, ...]:
+    """The rechecks of a statement, read once for each size of their file, which only grows."""
+    return history(home, f"sha256:{statement}")
+
+
+def of_report(home: Path, statement: str) -> list[Recheck]:
+    """The rechecks here of a statement, by its digest, newest first."""
+    return list(reversed(history(home, statement)))
 
 
 def rechecks(found: Sequence[Recheck]) -> None:

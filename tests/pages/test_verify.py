@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from pages._parts import decision_rechecks, verify
 from recompute_core.reports.bundle import REPORT, Bundle, zip_of
 from recompute_core.reports.keys import PrivateKey, fingerprint
-from recompute_core.reports.recheck_history import keep, statement_digest
+from recompute_core.reports.recheck_history import history, keep, statement_digest
 from recompute_core.reports.recheck_record import Change, Recheck, ShapeRecheck, SignedBy
 from recompute_core.reports.release import release_supplied
 from recompute_core.reports.signers import Signers, change_signers
@@ -81,7 +81,7 @@ def test_a_server_that_trusts_nobody_says_how(open_page: OpenPage, store: Store)
 def test_a_signers_file_that_others_may_change_is_one_line(open_page: OpenPage, signers: Path) -> None:
     signers.chmod(0o666)
     (error,) = open_page("verify").error
-    assert "everybody may change whom you trust" in error.value
+    assert "others may change whom you trust" in error.value
 
 
 def test_a_revoked_signer_is_not_named_as_trusted() -> None:
@@ -165,6 +165,48 @@ def _recheck(statement: str, study: str, outcome: str, at: str) -> Recheck:
         seconds=12.0, made_by="recompute_core", environment={}, shapes=(shape,), sentence=shape.sentence,
         changes=(Change(about="library", what="torch", old="2.13.0", new="2.14.0", effect="drift"),),
     )  # fmt: skip
+
+
+def test_a_report_is_verified_once_however_often_the_page_is_drawn(
+    open_page: OpenPage, signers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = []
+
+    def look(data: bytes, *whom: object) -> Verification:
+        looked.append(data)
+        return verify_zip(data, *whom)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("recompute_core.reports.verify.verify_zip", look)
+    app = _drop(open_page("verify"), zip_of(decisions.honest()))
+    app.run()
+    assert len(looked) == 1
+    _drop(app, zip_of(_flipped(decisions.honest())))
+    assert len(looked) == 2
+    assert "Refused by the check evidence" in text(app)
+    change_signers(signers, lambda known: known.without_trust(known.find("ann"), NOW))
+    app.run()
+    assert len(looked) == 3
+    assert "Refused by the check signer" in text(app), "whom one trusts may change meanwhile"
+
+
+def test_rechecks_of_other_plans_are_not_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def counted(home: Path, statement: str) -> tuple[Recheck, ...]:
+        read.append(statement)
+        return history(home, statement)
+
+    monkeypatch.setattr(decision_rechecks, "history", counted)
+    for number in range(5):
+        recheck = _recheck(f"sha256:{number:064}", f"study {number}", "same", f"2026-12-0{number + 1}")
+        keep(store.home, recheck)
+    assert len(decision_rechecks.of_plan(store.home, "study 3", "every-block")) == 1
+    assert len(read) == 5
+    assert len(decision_rechecks.of_plan(store.home, "study 3", "every-block")) == 1
+    assert len(read) == 5, "none has changed"
+    keep(store.home, _recheck(f"sha256:{3:064}", "study 3", "lost", "2026-12-09"))
+    assert len(decision_rechecks.of_plan(store.home, "study 3", "every-block")) == 2
+    assert len(read) == 6, "one has"
 
 
 def test_supplied_figures_are_said_to_be_so(open_page: OpenPage, signers: Path) -> None:
