@@ -1,7 +1,12 @@
-"""Libraries that build models for us, each an optional extra of `requirements-models.txt`."""
+"""Libraries that build models for us, each an optional extra of `requirements-models.txt`.
+
+A name may come with somebody's report: what it builds asks no hub and reads no file.
+"""
 
 import importlib
 import importlib.util
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,9 @@ _VISION_OPS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
+_ATTENTION = ("eager", "sdpa", "flex_attention", "flash_attention_2")
+"""Implementations that are in the library; any other name would be fetched from a hub."""
+_LOADS = ("auto_map", "trust_remote_code")
 _declared: list[torch.library.Library] = []
 
 
@@ -22,6 +30,7 @@ def import_extra(library: str, asked: str) -> Any:
         raise InputError(
             f"{asked}: needs {library}, which is not installed: pip install -r requirements-models.txt"
         )
+    _stay_offline()
     try:
         declare_vision_ops()
         return importlib.import_module(library)
@@ -30,6 +39,31 @@ def import_extra(library: str, asked: str) -> Any:
         raise InputError(
             f"{asked}: {library} cannot be imported: {type(error).__name__}: {text}"
         ) from None
+
+
+def _stay_offline() -> None:
+    """From now on this process and those it starts ask no hub, whatever a configuration says."""
+    os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
+    constants: Any = sys.modules.get("huggingface_hub.constants")
+    if constants is not None:  # imported before, it has read the variables already
+        constants.HF_HUB_OFFLINE = True
+
+
+def check_nothing_fetched(name: str, settings: Any) -> None:
+    """Raises InputError for a setting, however deep it is set, that names a place to load from."""
+    if isinstance(settings, str) and ":" in settings:
+        raise InputError(f"{name}: {settings[:60]!r} names a place; nothing is loaded from anywhere")
+    if isinstance(settings, list | tuple | set):
+        for value in settings:
+            check_nothing_fetched(name, value)
+    for key, value in settings.items() if isinstance(settings, dict) else ():
+        if str(key).startswith("_"):
+            raise InputError(f"{name}: {key}: is no setting of a model")
+        if key in _LOADS or ("pretrained" in str(key) and value):
+            raise InputError(f"{name}: {key}: weights are random, nothing is loaded")
+        if str(key).endswith("_implementation") and value not in _ATTENTION:
+            raise InputError(f"{name}: {key}: expected one of {', '.join(_ATTENTION)}")
+        check_nothing_fetched(name, value)
 
 
 def declare_vision_ops() -> None:

@@ -14,7 +14,7 @@ import torch
 from ..errors import InputError
 from ..gates import megabytes
 from ..settings import OwnSettings
-from .extras import import_extra
+from .extras import check_nothing_fetched, import_extra
 from .own import Made, OwnModel, default_loss, seeded, template
 from .registered import settings_of
 
@@ -23,8 +23,6 @@ CHECK_COPIES = 40
 """What a check holds at its peak, in times the weights: it keeps several steps; 26 to 36 were seen."""
 STATE_COPIES = 4
 """What an update holds: parameters, gradients and AdamW's two moments."""
-_ATTENTION = ("eager", "sdpa", "flex_attention", "flash_attention_2")
-"""Implementations that are in the library; any other name would be fetched from a hub."""
 
 
 def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = STATE_COPIES) -> OwnModel:
@@ -38,6 +36,7 @@ def hf_model(own: OwnSettings, seed: int, device: torch.device, copies: int = ST
     assert batch is not None
     assert length is not None
     what, settings = settings_of(name)
+    check_nothing_fetched(name, settings)
     library = import_extra("transformers", name)
     library.logging.set_verbosity_error()  # what it says of its own defaults helps nobody here
     config = _config(name, library, what, settings)
@@ -119,22 +118,11 @@ def _config(name: str, library: Any, what: str, settings: dict[str, Any]) -> Any
         unknown = next((key for key in settings if key not in known), None)
         if unknown is not None:
             raise InputError(f"{name}: {what} has no setting {unknown!r}")
-        _check_nothing_fetched(name, settings)
         return cls(**{"use_cache": False, **settings})
     except InputError:
         raise
     except Exception as error:  # strict configurations have errors of their own
         raise InputError(f"{name}: {' '.join(str(error).split())[:200]}") from None
-
-
-def _check_nothing_fetched(name: str, settings: Any) -> None:
-    """Raises InputError for an implementation that would come from a hub, however deep it is set."""
-    for key, value in settings.items() if isinstance(settings, dict) else ():
-        if str(key).startswith("_"):
-            raise InputError(f"{name}: {key}: is no setting of a model")
-        if str(key).endswith("_implementation") and value not in _ATTENTION:
-            raise InputError(f"{name}: {key}: expected one of {', '.join(_ATTENTION)}")
-        _check_nothing_fetched(name, value)
 
 
 def _head(name: str, library: Any, config: Any) -> Any:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ..errors import InputError
 from ..settings import OwnSettings
-from .extras import import_extra
+from .extras import check_nothing_fetched, import_extra
 from .own import Made, OwnModel, seeded, template
 from .registered import settings_of, whole
 
@@ -27,6 +27,7 @@ def timm_model(own: OwnSettings, seed: int, device: torch.device) -> OwnModel:
     for key in settings.keys() & {"num_classes", "in_chans"}:
         whole(name, key, settings[key])
     size = _size(name, settings["img_size"]) if "img_size" in settings else None
+    check_nothing_fetched(name, settings)
     timm = import_extra("timm", name)
     for key in settings.keys() & _not_a_models(timm):
         raise InputError(

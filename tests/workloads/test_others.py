@@ -1,5 +1,7 @@
 """Somebody's own model as a workload of a study: what a look finds, its job, its estimate, a verdict."""
 
+import importlib
+import os
 import re
 import sys
 from functools import partial
@@ -21,9 +23,11 @@ from recompute_core.studies.admission import admit
 from recompute_core.studies.looking import looked_up
 from recompute_core.workloads import build, build_blank, registered
 from recompute_core.workloads.device import cast
+from recompute_core.workloads.hf import hf_model
 from recompute_core.workloads.job import Job, called_with, named_tensors, with_tensors
 from recompute_core.workloads.others import anatomy_of_blocks, look
 from recompute_core.workloads.own import from_factory
+from recompute_core.workloads.timm import timm_model
 from recompute_core.workloads.update import optimizer_of, update
 
 SMALL = "num_hidden_layers=2&hidden_size=32&num_attention_heads=2&vocab_size=50&seq_len=16&batch=2"
@@ -131,6 +135,34 @@ def test_a_model_that_cannot_be_looked_at_is_one_line(
     with pytest.raises(InputError, match=says) as raised:
         admit(StudySpec(workload=OwnSettings(name=name)), tmp_path)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'hf:GlmAsrConfig?audio_config={"model_type":"timm_wrapper","architecture":"hf-hub:evil/x"}',
+        'hf:GlmAsrConfig?audio_config={"model_type":"timm_wrapper","architecture":"local-dir:/tmp"}',
+        'hf:LlamaConfig?rope_scaling={"a":[{"b":"HTTPS://evil.example/x"}]}',
+        'hf:Gemma3Config?vision_config={"auto_map":{"AutoModel":"evil--x.Y"}}',
+        'hf:Gemma3Config?vision_config={"use_pretrained_backbone":true}',
+        "timm:test_vit?act_layer=hf-hub:evil/x",
+    ],
+)
+def test_no_name_of_a_model_makes_this_machine_ask_a_hub_or_read_a_file(name: str) -> None:
+    own = OwnSettings(name=name)
+    with pytest.raises(InputError, match="nothing is loaded"):
+        (hf_model if own.kind == "hf" else timm_model)(own, 0, torch.device("meta"))
+
+
+def test_where_models_of_theirs_are_built_no_hub_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = importlib.import_module("huggingface_hub")
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("TRANSFORMERS_OFFLINE", "0")
+    hf_model(OwnSettings(name=LLAMA), 0, torch.device("meta"))
+    assert (os.environ["HF_HUB_OFFLINE"], os.environ["TRANSFORMERS_OFFLINE"]) == ("1", "1")
+    with pytest.raises(Exception, match="offline mode is enabled"):
+        hub.utils.get_session().get("https://huggingface.co/api/models")
 
 
 # --- its job ------------------------------------------------------------------------------------------
