@@ -18,6 +18,7 @@ GROUPS = {
         st.Page("tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", url_path="tradeoff"),
     ],
     "Decide": [
+        st.Page("reinvest.py", title="Reinvest", icon=":material/savings:", url_path="reinvest"),
         st.Page("decision.py", title="Decision", icon=":material/gavel:", url_path="decision"),
         st.Page("verify.py", title="Verify", icon=":material/verified_user:", url_path="verify"),
     ],
@@ -61,7 +62,7 @@ try:
         said = literal(unknown[:40])
         st.error(f"There is no study “{said}” here. The Studies page lists what was measured.")
         st.page_link("studies.py", label="Open the studies")
-        if page.url_path in ("live", "tradeoff", "result", "decision"):
+        if page.url_path in ("live", "tradeoff", "result", "reinvest", "decision"):
             st.stop()
     page.run()
 except StoreError as error:

@@ -43,6 +43,9 @@ def main() -> None:
     sign_panel(said)
     rechecks(of_plan(get_store().home, found.row.id, plan))
     export_tabs(found, plan)
+    if said.verdict == "adopt":
+        asked = {"study": found.row.id, "plan": plan}
+        st.page_link("reinvest.py", label="See what the saved memory buys", query_params=asked)
 
 
 def _title(study: str | None) -> None:

@@ -68,6 +68,10 @@ def judged_view(found: Snapshot) -> None:
     st.caption(f"Figures measured here, judged by {kind}. {MB_NOTE} {INTERVAL_NOTE}")
     if result.verdict is not None:
         st.page_link("decision.py", label="Decide and sign", query_params={"study": found.row.id})
+    if result.verdict == "adopt":
+        st.page_link(
+            "reinvest.py", label="See what the saved memory buys", query_params={"study": found.row.id}
+        )
     _sections(found, result)
     st.download_button(
         "Download the result as JSON",

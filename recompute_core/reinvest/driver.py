@@ -57,7 +57,8 @@ def drive(kept: Kept, held: Any = None, listener: Listener = lambda now: None) -
         raise InputError(f"reinvestment {kept.run_id} is running already")
     machine, turn = machine_lock(), kept.turn
     try:
-        kept.begin()
+        if held is None:  # `start` has begun it already: a cancel since then is to be heard
+            kept.begin()
         run = _Run(kept, listener)
         run.wait_for(machine)
         turn.acquire(patience_s=1)

@@ -16,6 +16,7 @@ PAGES = {
     "setup": "set-up",
     "live": "live",
     "tradeoff": "tradeoff",
+    "reinvest": "reinvest",
     "decision": "decision",
     "verify": "verify",
     "studies": "studies",

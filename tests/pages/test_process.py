@@ -15,7 +15,7 @@ _EVERY_PAGE = """
 import sys
 from streamlit.testing.v1 import AppTest
 app = AppTest.from_file("pages/_frame.py", default_timeout=60).run()
-for page in ("setup", "live", "tradeoff", "decision", "verify", "studies"):
+for page in ("setup", "live", "tradeoff", "reinvest", "decision", "verify", "studies"):
     app.switch_page(f"{page}.py").run()
     assert not app.exception, app.exception
 import app as entry

@@ -1,0 +1,220 @@
+"""What is asked for on Reinvest: a candidate, a batch, training, thresholds; and the launch."""
+
+import streamlit as st
+
+from recompute_core.errors import InputError
+from recompute_core.reinvest.admission import adopted_of
+from recompute_core.reinvest.asked import (
+    PRESETS,
+    ReinvestSpec,
+    ReinvestThresholds,
+    TrainingSettings,
+    preset,
+)
+from recompute_core.reinvest.driver import start
+from recompute_core.reinvest.kept import runs
+from recompute_core.results import Measured
+
+from . import chrome, markup, reinvest_ask
+from .data import Snapshot, get_store
+from .reinvest_data import LIVE, NEW, shown
+from .reinvest_markup import changed_strip
+from .words import duration, literal
+
+_ASKED = ReinvestSpec.model_fields
+_TRAINING = TrainingSettings.model_fields
+_LIMITS = ReinvestThresholds.model_fields
+_MOST = 1_000_000
+_SEEDS = [str(seed) for seed in TrainingSettings().seeds]
+
+
+def ask(found: Snapshot) -> None:
+    """The fields, and the button that declares and launches; or why nothing can be asked for."""
+    adopted = found.once("adopted", lambda: adopted_of(get_store(), found.row.id))
+    why = reinvest_ask.why_not(found.row.spec, adopted)
+    if why is not None:
+        st.html(markup.strip(why, "plain"))
+        if found.result.verdict is not None:
+            st.html(markup.verdict_line(found.result.verdict, found.result.sentence))
+        st.page_link("tradeoff.py", label="See why on Trade-off", query_params={"study": found.row.id})
+        return
+    with st.container(key="stack-reinvest-form"):
+        left, right = st.columns([1.25, 1], gap="large")
+    with left:
+        one = _candidate(adopted)
+        name = _preset()
+        plain_batch = reinvest_ask.batch_of(found.row.spec, one)
+        effective, other, microbatch = _batches(one, plain_batch)
+        seeds, examples = _training(found, name)
+    with right:
+        thresholds = _thresholds(found)
+    wanted = reinvest_ask.Wanted(
+        study=found.row.id,
+        plan=one.plan,
+        shape=one.shape_key,
+        preset=name,
+        effective_batch=effective,
+        recomputed_effective_batch=other,
+        microbatch=microbatch,
+        seeds=seeds,
+        examples=examples,
+        thresholds=thresholds,
+    )
+    try:
+        asked = reinvest_ask.request_of(wanted)
+    except InputError as error:
+        st.error(literal(str(error)))
+        return
+    if asked.recomputed_effective_batch is not None:
+        st.html(
+            changed_strip(
+                f"The training objective changes: an update will average {asked.recomputed_batch:,} "
+                f"examples under the plan and {asked.effective_batch:,} in plain.",
+                "Every figure of the run will say so.",
+            )
+        )
+    _launch(found, one, asked)
+
+
+def _candidate(adopted: list[Measured]) -> Measured:
+    st.subheader("Candidate", anchor=False)
+    labels = reinvest_ask.candidates(adopted)
+    keys = list(labels)
+    asked = st.query_params.get("plan")
+    first = next((place for place, (plan, _) in enumerate(keys) if plan == asked), 0)
+    picked = st.selectbox(
+        "Candidate that passed its gates", keys, index=first, format_func=labels.__getitem__,
+        key="reinvest candidate",
+        help=f"{_ASKED['plan'].description} Plain's peak is the budget.",
+    )  # fmt: skip
+    return next(one for one in adopted if (one.plan, one.shape_key) == picked)
+
+
+def _preset() -> str:
+    name = st.segmented_control(
+        "Preset", list(PRESETS), default="quick", required=True, key="reinvest preset",
+        help="What training and timing start from; every number can be set below.",
+    )  # fmt: skip
+    name = name or "quick"
+    st.caption(reinvest_ask.preset_words(name))
+    return name
+
+
+def _batches(one: Measured, plain_batch: int) -> tuple[int, int | None, int | None]:
+    """The effective batch, another for the recomputed side, the microbatch; keyed by the shape, so that
+    another shape starts from its own."""
+    at = one.shape_key
+    st.subheader("Batch", anchor=False)
+    effective = st.number_input(
+        "Effective batch (examples an update)", min_value=plain_batch, max_value=_MOST,
+        value=reinvest_ask.first_effective_batch(plain_batch), step=plain_batch,
+        key=f"reinvest effective {at}", help=_ASKED["effective_batch"].description, width=320,
+    )  # fmt: skip
+    st.caption(
+        f"Kept on both sides by accumulation: plain's microbatch is the study's batch, {plain_batch:,}."
+    )
+    with st.expander("Microbatch, and another effective batch"):
+        left, right = st.columns(2)
+        with left:
+            microbatch = st.number_input(
+                "Microbatch under the plan", min_value=1, max_value=_MOST, value=None,
+                placeholder="the largest", key=f"reinvest micro {at}",
+                help=_ASKED["microbatch"].description,
+            )  # fmt: skip
+        with right:
+            other = st.number_input(
+                "Effective batch under the plan", min_value=1, max_value=_MOST, value=None,
+                placeholder="the same", key=f"reinvest other {at}",
+                help=_ASKED["recomputed_effective_batch"].description,
+            )  # fmt: skip
+        st.caption(
+            "Another effective batch is another training objective: every figure of the run will say so."
+        )
+    return effective, other, microbatch
+
+
+def _training(found: Snapshot, name: str) -> tuple[list[str] | None, int | None]:
+    st.subheader("Training", anchor=False)
+    if not reinvest_ask.trains(found.row.spec):
+        st.caption(
+            f"Skipped: {literal(found.row.spec.workload.name)} has no rare class to look at; the "
+            "receipts workload has. The gate on rare recall is not run, so the verdict cannot be adopt."
+        )
+        return None, None
+    st.caption("Both settings, the same examples from the same seeds, then each class on validation.")
+    left, right = st.columns([1.3, 1])
+    with left:
+        seeds = st.multiselect(
+            "Seeds", _SEEDS, default=_SEEDS, accept_new_options=True, key="reinvest seeds",
+            placeholder="none: no training", help=_TRAINING["seeds"].description,
+        )  # fmt: skip
+    with right:
+        examples = st.number_input(
+            "Examples in each run", min_value=1, max_value=10**9,
+            value=preset(name)["training"]["examples"], step=64, key=f"reinvest examples {name}",
+            help=_TRAINING["examples"].description,
+        )  # fmt: skip
+    return list(seeds), examples
+
+
+def _thresholds(found: Snapshot) -> dict[str, float]:
+    usual = ReinvestThresholds()
+    st.subheader("Thresholds", anchor=False)
+    st.caption("Declared when it is launched. None of them touches the study's own verdict.")
+    gap = st.number_input(
+        "Accumulation gap, at most", min_value=1e-12, max_value=0.99, value=usual.accumulation_gap,
+        step=1e-5, format="%.0e", key="reinvest gap", help=_LIMITS["accumulation_gap"].description,
+    )  # fmt: skip
+    st.caption("relative, any gradient of the accumulated update")
+    rate = st.number_input(
+        "Examples per second, at least", min_value=0.01, max_value=100.0, value=usual.rate_ratio,
+        step=0.05, format="%.2f", key="reinvest rate", help=_LIMITS["rate_ratio"].description,
+    )  # fmt: skip
+    st.caption(f"{rate:.2f} times plain's")
+    loss = st.number_input(
+        "Rare recall lost, at most", min_value=0.0, max_value=0.99, value=usual.rare_recall_loss,
+        step=0.01, format="%.2f", key="reinvest loss", help=_LIMITS["rare_recall_loss"].description,
+        disabled=not reinvest_ask.trains(found.row.spec),
+    )  # fmt: skip
+    st.caption(f"{loss:.0%} of the rare receipts")
+    return {
+        "accumulation_gap": gap,
+        "rate_ratio": round(rate, 9),
+        "rare_recall_loss": round(loss, 9),
+    }
+
+
+def _launch(found: Snapshot, one: Measured, asked: ReinvestSpec) -> None:
+    known = [("Work", reinvest_ask.work_words(found.row.spec, asked))]
+    expected = reinvest_ask.forecast_s(found.row.spec, one, asked)
+    if expected is not None:
+        known.append(("Duration, estimated", f"about {duration(expected)}"))
+    with st.container(horizontal=True, vertical_alignment="center", key="reinvest-foot"):
+        st.html(markup.facts(known))
+        pressed = st.button(
+            "Declare thresholds and launch", type="primary", key="reinvest launch",
+            help="The estimate is from this study's own updates. Closing the tab changes nothing.",
+        )  # fmt: skip
+    if pressed:
+        launch_and_watch(asked)
+
+
+@chrome.plainly
+def launch_and_watch(asked: ReinvestSpec) -> None:
+    """Launch a run, or go on with it, and show it; what was asked before is shown, not done again."""
+    store = get_store()
+    same = next((kept for kept in runs(store, asked.study) if kept.asked == asked), None)
+    if same is not None and shown(same).result.status in (*LIVE, "done"):
+        kept = same
+    else:
+        kept = start(store, asked)
+    st.query_params["run"] = kept.run_id
+    st.rerun()
+
+
+def another(study: str) -> None:
+    """The way to the fields from a run."""
+    st.page_link(
+        "reinvest.py", label="Set up another", icon=":material/add:",
+        query_params={"study": study, "run": NEW},
+    )  # fmt: skip
