@@ -197,7 +197,7 @@ def _passes(side: str, size: int | None, accepted: Sequence[int]) -> list[str]:
 def gaps_table(found: Accumulation, tolerance: float) -> str:
     """The gap of the right weights against its tolerance, the mistake beside it, and the noise floor."""
     heads = [
-        ("Plain's accumulated gradient against", False),
+        ("Compared with", False),
         ("Largest relative gap", True),
         ("What that says", False),
     ]
@@ -221,7 +221,7 @@ def gaps_table(found: Accumulation, tolerance: float) -> str:
             '<span class="rs-soft">for comparison</span>',
         ],
     ]
-    return markup.table(heads, rows, "Gaps of the accumulated gradient")
+    return markup.table(heads, rows, "Plain's accumulated gradient, and how far others are from it")
 
 
 def _long(words: str) -> str:
