@@ -16,7 +16,8 @@ from recompute_core.reports.predicate import Predicate
 from recompute_core.reports.recheck_history import statement_digest
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.supplied import SuppliedDecision
-from recompute_core.reports.verify import Verification, verify_zip
+from recompute_core.reports.verification import Verification
+from recompute_core.reports.verify import verify_zip
 from recompute_core.words import MB_NOTE, printable
 
 _MOST_MB = 20

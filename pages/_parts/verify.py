@@ -15,7 +15,7 @@ from recompute_core.reports.envelope import open_envelope
 from recompute_core.reports.keys import fingerprint, public_key_of
 from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.signers import Signer, Signers, load_signers, signers_file
-from recompute_core.reports.verify import SUPPORT, TRUST, Check, CheckOutcome, Verification
+from recompute_core.reports.verification import SUPPORT, TRUST, Check, CheckOutcome, Verification
 from recompute_core.words import count, printable
 
 from . import markup

@@ -14,7 +14,7 @@ from .command_report import signers_option
 
 if TYPE_CHECKING:
     from .recheck_record import Change, Recheck, ShapeRecheck
-    from .verify import Verification
+    from .verification import Verification
 
 
 @click.command(epilog="Example: python -m recompute_core recheck decision --signers signers.json")

@@ -55,7 +55,8 @@ from .recheck_outcome import judged, parity_here, sentence_of, shape_sentence
 from .recheck_record import Change, Code, Drift, Recheck, ShapeRecheck, SignedBy
 from .refusal import Untrusted
 from .signers import Signers
-from .verify import Verification, unreadable, verify
+from .verification import Verification, unreadable
+from .verify import verify
 
 MAY_BE_SET = ("threads", "device", "workload.images")
 """What names this machine, and nothing of what was reported."""

@@ -8,135 +8,50 @@ Then support: every figure, gate and verdict is computed again from the samples,
 people read; all of these checks are always run.
 """
 
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
-from ..results import Gate
-from ..spec import Thresholds, explain
+from ..spec import explain
 from .agreement import check_agreement
 from .bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle, read_bundle, read_zip
 from .envelope import Opened, envelope_of_bundle, open_envelope, sigstore_bundle
 from .evidence import CELLS, MADE_BY, REVISIONS, STUDY, Found, read_evidence, says_no_more
 from .instructions import NAME as VERIFY
 from .keys import public_pem
-from .predicate import Predicate, check_declared_first, check_spec_hash, decide
+from .predicate import Predicate, decide
 from .readable import readable
 from .refusal import Untrusted, quoted
-from .signers import Signer, Signers
-from .statement import (
-    SUPPLIED_TYPE,
-    Decision,
-    digests_of,
-    gates_as_tests,
-    name_of_test,
-    read_statement,
+from .signers import Signers
+from .statement import SUPPLIED_TYPE, Decision, digests_of, gates_as_tests, read_statement
+from .supplied import SUPPLIED, SuppliedDecision, SuppliedFound, decide_supplied, read_supplied_evidence
+from .support import (
+    compare_facts,
+    compare_gates,
+    compare_received,
+    compare_specification,
+    compare_thresholds,
+    compare_verdict,
 )
-from .strict_json import canonical
-from .supplied import (
-    SUPPLIED,
-    SuppliedDecision,
-    SuppliedFound,
-    decide_supplied,
-    read_supplied_evidence,
+from .verification import (
+    SUPPORT,
+    SUPPORT_OF_SUPPLIED,
+    TRUST,
+    Check,
+    Verification,
+    failed,
+    not_reached,
+    unreadable,
 )
-
-CheckOutcome = Literal["pass", "fail", "not_reached"]
-
-TRUST = ("bundle", "envelope", "signer", "statement", "evidence", "tests", "copies", "report.html")
-"""The checks of trust, in their order; the first that fails ends the verification."""
-SUPPORT = ("records", "spec_hash", "thresholds", "gates", "verdict", "facts", "page")
-"""The checks of support; `gates` stands for one check a gate and shape. `page` is looked at where this
-version made the report: another one's words may be others."""
-SUPPORT_OF_SUPPLIED = tuple(check for check in SUPPORT if check != "spec_hash")
-"""Those of supplied figures, which no study has specified."""
 
 _ABOUT_THE_SIGNER = ("unknown-signer", "bad-signature", "expired-signer", "revoked-signer")
 _UNSIGNED = (REPORT, TESTS, SIGSTORE, PUBLIC_KEY)
 """Files that carry signatures, or the key; each is compared as a whole."""
 _NEEDED = (EVIDENCE + STUDY, EVIDENCE + CELLS, EVIDENCE + REVISIONS, HTML, VERIFY)
 _NEEDED_OF_SUPPLIED = (EVIDENCE + SUPPLIED, HTML, VERIFY)
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at."""
-
-    id: str
-    """As in TRUST and SUPPORT; of a gate `gate: update_latency at T=128 B=4`."""
-    outcome: CheckOutcome
-    sentence: str
-    code: str | None = None
-    """Why it fails, for machines."""
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What came of verifying a report."""
-
-    checks: tuple[Check, ...]
-    checked_at: datetime
-    signer: Signer | None = None
-    """Who signed it, once that is known."""
-    predicate: Predicate | None = None
-    """What the evidence of a study supports, computed here; None unless everything verified."""
-    warnings: tuple[str, ...] = ()
-    supplied: SuppliedDecision | None = None
-    """The same of a report on supplied figures, which then has no `predicate`."""
-
-    @property
-    def decision(self) -> Decision | None:
-        """What the evidence supports, whichever of the two it is."""
-        return self.predicate or self.supplied
-
-    @property
-    def verified(self) -> bool:
-        return self.decision is not None and all(check.outcome == "pass" for check in self.checks)
-
-    @property
-    def failures(self) -> tuple[Check, ...]:
-        """The checks that failed, the first that counts first."""
-        return tuple(check for check in self.checks if check.outcome == "fail")
-
-    @property
-    def sentence(self) -> str:
-        """The outcome in one sentence."""
-        if self.verified and self.signer is not None and self.decision is not None:
-            return f"Verified, signed by {self.signer.name}. {self.decision.sentence}"
-        first = self.failures[0]
-        return f"Refused: {first.sentence}"
-
-    def document(self) -> dict[str, Any]:
-        """The published JSON, `recompute-verification/1`."""
-        study, said = self.predicate, self.decision
-        return {
-            "schema": "recompute-verification/1",
-            "verified": self.verified,
-            "checked_at": self.checked_at.isoformat(),
-            "sentence": self.sentence,
-            "code": None if self.verified else self.failures[0].code,
-            "signer": self.signer
-            and {
-                "name": self.signer.name,
-                "fingerprint": self.signer.fingerprint,
-                "kind": self.signer.kind,
-            },
-            "kind": said and ("supplied" if self.supplied is not None else "measured"),
-            "study_id": study and study.study.id,
-            "plan": said and said.plan,
-            "plan_hash": study and study.plan_hash,
-            "verdict": said and said.verdict,
-            "warnings": list(self.warnings),
-            "checks": [
-                {"id": one.id, "outcome": one.outcome, "code": one.code, "sentence": one.sentence}
-                for one in self.checks
-            ],
-        }
 
 
 def verify_path(path: Path, signers: Signers, now: datetime) -> Verification:
@@ -168,24 +83,6 @@ def _read_and_verify(read: Callable[[], Bundle], signers: Signers, now: datetime
     return verify(bundle, signers, now)
 
 
-def unreadable(error: Untrusted, now: datetime) -> Verification:
-    """What comes of files that are no report."""
-    return Verification((_failed("bundle", error), *_not_reached(TRUST[1:] + SUPPORT)), now)
-
-
-def _failed(check: str, error: Untrusted) -> Check:
-    """The refusal as a sentence, its first word capital unless it is the name of a file."""
-    words = str(error).removesuffix(".") + "."
-    first = words.partition(" ")[0].rstrip(":")
-    sentence = words[0].upper() + words[1:] if first.isalpha() else words
-    return Check(check, "fail", sentence, error.code)
-
-
-def _not_reached(ids: tuple[str, ...]) -> Iterator[Check]:
-    for one in ids:
-        yield Check(one, "not_reached", "Not reached.")
-
-
 class _Stop(Exception):
     """Trust is gone; nothing more is looked at."""
 
@@ -205,7 +102,7 @@ class _Verifying:
     def result(self) -> Verification:
         done = {"gates" if check.id.startswith("gate: ") else check.id for check in self.checks}
         left = tuple(one for one in TRUST + self.support_checks if one not in done)
-        checks = (*self.checks, *_not_reached(left))
+        checks = (*self.checks, *not_reached(left))
         is_good = not left and all(check.outcome == "pass" for check in checks)
         derived = self.derived if is_good else None
         return Verification(
@@ -221,7 +118,7 @@ class _Verifying:
         self.checks.append(Check(check, "pass", sentence))
 
     def _fail(self, check: str, error: Untrusted) -> None:
-        self.checks.append(_failed(check, error))
+        self.checks.append(failed(check, error))
 
     # --- trust -------------------------------------------------------------------------------
 
@@ -346,8 +243,8 @@ class _Verifying:
             self._fail("records", error)
             return
         self._pass("records", f"{len(found.cells)} records of {quoted(found.plan)} and of plain.")
-        self._look("spec_hash", lambda: _spec_hash(said, found))
-        self._look("thresholds", lambda: _thresholds(said, found))
+        self._look("spec_hash", lambda: compare_specification(said, found))
+        self._look("thresholds", lambda: compare_thresholds(said, found))
         try:
             derived = decide(found)
         except Untrusted as error:
@@ -362,17 +259,17 @@ class _Verifying:
             self._fail("records", error)
             return
         self._pass("records", f"Figures of {quoted(found.given.plan)} and of plain, as supplied.")
-        self._look("thresholds", lambda: _received(said, found))
+        self._look("thresholds", lambda: compare_received(said, found))
         self._compare(decide_supplied(found), found)
 
     def _compare(self, derived: Decision, found: Found | SuppliedFound) -> None:
         """What was said with what follows."""
         self.derived = derived
-        for check in _gates(self.said, derived):
+        for check in compare_gates(self.said, derived):
             self.checks.append(check)
-        self._look("verdict", lambda: _verdict(self.said, derived))
+        self._look("verdict", lambda: compare_verdict(self.said, derived))
         is_ours = self.said.made_by == MADE_BY
-        self._look("facts", lambda: _facts(self.raw, derived.document(), with_words=is_ours))
+        self._look("facts", lambda: compare_facts(self.raw, derived.document(), with_words=is_ours))
         if is_ours:
             self._look("page", lambda: self._compare_readable(derived, found))
 
@@ -415,136 +312,3 @@ def _read_statement(payload: bytes) -> tuple[dict[str, Any], Decision, dict[str,
     if not says_no_more(raw, said.document()):
         raise Untrusted("predicate-form", "the statement: holds more than a decision of this version")
     return raw, said, digests
-
-
-# --- does the evidence support what was said? ------------------------------------------------
-
-
-def _spec_hash(said: Predicate, found: Found) -> str:
-    sentence = check_spec_hash(found)
-    if said.study.spec_hash != found.row.spec_hash:
-        raise Untrusted("spec-hash", "the report and its evidence name two specifications")
-    return sentence
-
-
-def _thresholds(said: Predicate, found: Found) -> str:
-    sentence = check_declared_first(found)
-    _same_limits(said.declared.thresholds, found.asked.thresholds, "the study declared")
-    if said.declared.declared_at != found.row.declared_at:
-        raise Untrusted(
-            "thresholds-differ",
-            f"the report says that the thresholds were declared at {quoted(said.declared.declared_at)}; "
-            f"the study says {found.row.declared_at}",
-        )
-    return sentence
-
-
-def _received(said: SuppliedDecision, found: SuppliedFound) -> str:
-    _same_limits(said.received.thresholds, found.thresholds, "its evidence holds")
-    if said.received.received_at != found.received_at:
-        raise Untrusted(
-            "thresholds-differ",
-            f"the report says that it received the thresholds at {quoted(said.received.received_at)}; "
-            f"its evidence says {found.received_at}",
-        )
-    return (
-        f"The thresholds are those received at {found.received_at}; nobody here saw them declared "
-        "before a run."
-    )
-
-
-def _same_limits(said: Thresholds, found: Thresholds, whose: str) -> None:
-    for name, limit in found.model_dump().items():
-        claimed = getattr(said, name)
-        if claimed != limit:
-            raise Untrusted(
-                "thresholds-differ", f"the report judges by {name} {claimed:g}; {whose} {limit:g}"
-            )
-
-
-def _gates(said: Decision, derived: Decision) -> Iterator[Check]:
-    claimed = {(shape.shape_key, gate.id): gate for shape in said.shapes for gate in shape.gates}
-    for shape in derived.shapes:
-        for gate in shape.gates:
-            name = name_of_test(gate.id, shape.shape_key)
-            one = claimed.pop((shape.shape_key, gate.id), None)
-            if one is not None and _figures(one) == _figures(gate):
-                sentence = f"{name}: {_words(gate)}, as its samples give."
-                yield Check(f"gate: {name}", "pass", sentence)
-                continue
-            reported = "leaves it out" if one is None else f"says {_words(one)}"
-            sentence = f"{name}: the report {reported}; its own samples give {_words(gate)}."
-            yield Check(f"gate: {name}", "fail", sentence, "gate-differs")
-    for shape_key, gate_id in claimed:
-        name = quoted(name_of_test(gate_id, shape_key))
-        yield Check(f"gate: {name}", "fail", f"{name}: nothing was measured of it.", "gate-differs")
-
-
-def _figures(gate: Gate) -> Gate:
-    """A gate without the sentence, whose wording is looked at among the facts."""
-    return gate.model_copy(update={"sentence": ""})
-
-
-def _words(gate: Gate) -> str:
-    kind = "" if gate.kind == "measured" else f", {gate.kind}"
-    if gate.observed is None:
-        return f"{gate.outcome} (no figure, threshold {gate.threshold:g}{kind})"
-    low, high = gate.ci95 or (gate.observed, gate.observed)
-    interval = "" if low == high == gate.observed else f", {low:.6g} to {high:.6g}"
-    return f"{gate.outcome} ({gate.observed:.6g}{interval}, threshold {gate.threshold:g}{kind})"
-
-
-def _verdict(said: Decision, derived: Decision) -> str:
-    if said.verdict != derived.verdict:
-        raise Untrusted(
-            "verdict-differs",
-            f"the report says {_VERDICTS[said.verdict]}; its evidence says {_VERDICTS[derived.verdict]}",
-        )
-    return f"The verdict follows from the gates: {_VERDICTS[derived.verdict]}."
-
-
-_VERDICTS = {"adopt": "adopt", "keep_original": "keep the original", "undecided": "undecided"}
-
-
-WORDS = (
-    "sentence",
-    "not_claimed",
-    "received.sentence",
-    "rollback.code",
-    "rollback.proof[].sentence",
-    "rollback.words",
-    "shapes[].figures[].not_measured",
-    "shapes[].figures[].source",
-    "shapes[].gates[].sentence",
-    "shapes[].sentence",
-    "shapes[].troubles",
-)
-"""Where a predicate holds words that another version may choose otherwise, while they mean the same."""
-
-
-def _facts(said: dict[str, Any], supported: dict[str, Any], *, with_words: bool) -> str:
-    """That all that was said follows. A report of another version may say less, and in other words."""
-    if canonical(said) != canonical(supported):
-        where = _first_difference(said, supported, with_words, "")
-        if where is not None:
-            raise Untrusted("facts-differ", f"the report's {where} does not follow from its evidence")
-    what = "figure, digest and sentence" if with_words else "figure and digest (but not the wording)"
-    return f"Every other {what} follows from the evidence too."
-
-
-def _first_difference(said: Any, supported: Any, with_words: bool, where: str) -> str | None:
-    """The path of the first value that differs; None when all are equal."""
-    if not with_words and re.sub(r"\[\d+\]", "[]", where) in WORDS:
-        return None
-    pairs: list[tuple[str, Any, Any]]
-    if isinstance(said, dict) and isinstance(supported, dict):
-        if said.keys() - supported.keys() or (with_words and supported.keys() - said.keys()):
-            return quoted(where or "content").strip("'")
-        pairs = [(f"{where}.{name}".lstrip("."), said[name], supported[name]) for name in said]
-    elif isinstance(said, list) and isinstance(supported, list) and len(said) == len(supported):
-        both = zip(said, supported, strict=True)
-        pairs = [(f"{where}[{number}]", *pair) for number, pair in enumerate(both)]
-    else:
-        return None if canonical(said) == canonical(supported) else quoted(where).strip("'")
-    found = (_first_difference(one, other, with_words, place) for place, one, other in pairs)
-    return next(filter(None, found), None)

@@ -15,7 +15,8 @@ from recompute_core.reports.recheck_record import Change, Recheck, ShapeRecheck,
 from recompute_core.reports.release import release_supplied
 from recompute_core.reports.signers import Signers, change_signers
 from recompute_core.reports.supplied import gather_supplied
-from recompute_core.reports.verify import SUPPORT, TRUST, Check, Verification, verify_zip
+from recompute_core.reports.verification import SUPPORT, TRUST, Check, Verification
+from recompute_core.reports.verify import verify_zip
 from recompute_core.spec import Thresholds
 from recompute_core.studies.store import Store
 from tests.reports import decisions

@@ -19,7 +19,8 @@ from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.release import release
 from recompute_core.reports.statement import decision, digests_of, gates_as_tests
 from recompute_core.reports.strict_json import canonical
-from recompute_core.reports.verify import Verification, verify
+from recompute_core.reports.verification import Verification
+from recompute_core.reports.verify import verify
 from recompute_core.studies.store import Store
 from tests.pages import studies
 from tests.reports.signing import ANN, LATER, SIGNERS

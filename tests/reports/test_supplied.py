@@ -26,7 +26,7 @@ from recompute_core.reports.signers import Signers
 from recompute_core.reports.statement import DECISION_TYPE
 from recompute_core.reports.strict_json import canonical
 from recompute_core.reports.supplied import SUPPLIED, derive_supplied, gates_of_supplied
-from recompute_core.reports.verify import SUPPORT, SUPPORT_OF_SUPPLIED, TRUST
+from recompute_core.reports.verification import SUPPORT, SUPPORT_OF_SUPPLIED, TRUST
 from recompute_core.results import Gate
 from recompute_core.spec import Thresholds
 from recompute_core.supplied import judge_supplied, read_supplied

@@ -17,7 +17,8 @@ from recompute_core.reports.instructions import NAME as VERIFY
 from recompute_core.reports.keys import fingerprint, public_pem, signature_of
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.strict_json import canonical
-from recompute_core.reports.verify import SUPPORT, TRUST, verify, verify_zip
+from recompute_core.reports.verification import SUPPORT, TRUST
+from recompute_core.reports.verify import verify, verify_zip
 from tests.pages import studies
 from tests.reports.decisions import (
     checked,
