@@ -386,6 +386,10 @@ Parity = Annotated[ParityPassed | ParityFailed, Field(discriminator="passed")]
 # --- memory ----------------------------------------------------------------------------------
 
 
+Bytes = Annotated[int, Field(ge=0, le=2**60)]
+"""That some machine may have."""
+
+
 class PeakAt(Record):
     """Where in the update the peak sits."""
 
@@ -423,16 +427,16 @@ class Memory(Record):
     kind: FigureKind = "measured"
     source: str
     """The meter that counted."""
-    saved_bytes: int
+    saved_bytes: Bytes
     """Tensors kept for backward, once per storage, parameters and inputs left out."""
-    naive_saved_bytes: int
+    naive_saved_bytes: Bytes
     """The same, once per pointer, parameters and inputs included."""
-    state_bytes: int
+    state_bytes: Bytes
     """Parameters, buffers, gradients, optimizer state and inputs: alive before the update."""
-    peak_samples: tuple[int, ...]
+    peak_samples: tuple[Bytes, ...]
     """Peak of each measured update, above the state."""
-    peak_reserved_bytes: int | None = None
-    process_peak_bytes: int | None = None
+    peak_reserved_bytes: Bytes | None = None
+    process_peak_bytes: Bytes | None = None
     """Largest resident set of the measuring process."""
     peak_at: PeakAt | None = None
     timeline: Timeline | None = None

@@ -63,6 +63,10 @@ Op = Annotated[str, Field(max_length=200, pattern=r"^\w+\.\w+\.\w+(:(even|odd|\d
 PlanName = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^\S(.*\S)?$")]
 
 
+MOST_MODULES = 16_384
+"""Modules that all custom plans of a specification name, together, at most."""
+
+
 class Region(Frozen):
     """What is recomputed as one: a module, or modules that pass their first result on to the next."""
 
@@ -163,6 +167,14 @@ class StudySpec(Frozen):
             raise ValueError("each plan may be named once")
         if "none" in plans:
             raise ValueError("plain is always measured; leave out 'none'")
+        return plans
+
+    @field_validator("custom_plans")
+    @classmethod
+    def _plans_are_small(cls, plans: dict[str, tuple[Region, ...]]) -> dict[str, tuple[Region, ...]]:
+        named = sum(len(region.modules) for regions in plans.values() for region in regions)
+        if named > MOST_MODULES:
+            raise ValueError(f"{named} modules in all plans; at most {MOST_MODULES} are read")
         return plans
 
     @model_validator(mode="after")

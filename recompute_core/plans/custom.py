@@ -1,5 +1,8 @@
 """May a plan that is given as data run? Checks what can be known without the model. No torch."""
 
+from collections import defaultdict
+from itertools import accumulate
+
 from ..errors import InputError
 from ..settings import Anatomy
 from ..spec import Region, StudySpec
@@ -29,7 +32,7 @@ def check_custom_plans(spec: StudySpec) -> None:
 def _check_region(region: Region, anatomy: Anatomy) -> None:
     blocks = anatomy.names
     for module in region.modules:
-        if not f"{module}.".startswith(tuple(f"{name}." for name in (*anatomy.outside, *blocks))):
+        if _path(module).isdisjoint((*anatomy.outside, *blocks)):
             raise InputError(
                 f"{module[:60]!r} is not in a block; the blocks are {blocks[0]} to {blocks[-1]}"
             )
@@ -47,22 +50,27 @@ def _check_region(region: Region, anatomy: Anatomy) -> None:
 
 def _check_order(regions: tuple[Region, ...]) -> None:
     """Of two regions that meet, the later must lie within the earlier, and not be the very same."""
+    at, inside = defaultdict[str, set[int]](set), defaultdict[str, set[int]](set)
     for number, later in enumerate(regions):
-        for earlier in regions[:number]:
-            if not any(
-                _at_or_in(m, e) or _at_or_in(e, m) for m in later.modules for e in earlier.modules
-            ):
-                continue
-            within = all(any(_at_or_in(m, e) for e in earlier.modules) for m in later.modules)
-            if not within or later.modules == earlier.modules:
+        paths = [(module, _path(module)) for module in later.modules]
+        meeting = {one for module, path in paths for each in path for one in at[each]}
+        meeting |= {one for module, _ in paths for one in inside[module]}
+        for earlier in (regions[one] for one in sorted(meeting)):
+            around = set(earlier.modules)
+            if later.modules == earlier.modules or any(path.isdisjoint(around) for _, path in paths):
                 raise InputError(
                     f"{_named(later)} and {_named(earlier)} meet; give outer regions before those "
                     "inside them, and each once"
                 )
+        for module, path in paths:
+            at[module].add(number)
+            for each in path:
+                inside[each].add(number)
 
 
-def _at_or_in(module: str, other: str) -> bool:
-    return f"{module}.".startswith(f"{other}.")
+def _path(module: str) -> set[str]:
+    """The module and those that it lies in."""
+    return set(accumulate(module.split("."), "{}.{}".format))
 
 
 def _named(region: Region) -> str:

@@ -229,6 +229,7 @@ def is_taken(name: str) -> bool:
     return name in _BY_NAME or name.startswith("blocks:")
 
 
+@lru_cache(maxsize=256)
 def touched_blocks(regions: Regions, anatomy: Anatomy) -> tuple[str, ...]:
     """FQNs of the blocks, and of what may be recomputed before them, that a plan recomputes in whole or
     in part, in the order of forward."""
@@ -246,6 +247,7 @@ def first_blocks(count: int) -> tuple[str, ...]:
     return tuple("blocks:" + ",".join(map(str, range(k))) for k in range(1, count + 1))
 
 
+@lru_cache(maxsize=256)
 def plan_hash(regions: Regions, checkpoint: CheckpointSettings) -> str:
     """SHA-256 of what a plan does: the regions it recomputes and how."""
     return digest_of(

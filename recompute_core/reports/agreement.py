@@ -42,6 +42,11 @@ def _at(found: Found, shape: str) -> Iterator[str]:
         cell = book.done(shape, plan, "memory")
         if cell is not None and cell.payload is not None:
             yield from _memory(plan, cell.payload)
+    timed = book.done(shape, found.plan, "time")
+    if timed is not None and timed.payload is not None:
+        asked, pairs = found.asked.timing, len(timed.payload["samples"])
+        if not asked.min_pairs <= pairs <= asked.max_pairs:
+            yield f"{pairs} pairs were timed; the study asked for {asked.min_pairs} to {asked.max_pairs}"
 
 
 def _parity(book: Book, shape: str, plan: str) -> ParityPassed | ParityFailed | None:
@@ -131,5 +136,7 @@ def _calls(found: Found, plain: Mapping[str, int], own: Mapping[str, int]) -> It
 def _memory(plan: str, payload: Mapping[str, Any]) -> Iterator[str]:
     timeline: Mapping[str, Sequence[int]] | None = payload["timeline"]
     tops = [payload["state_bytes"] + sample for sample in payload["peak_samples"]]
+    if tops and payload["saved_bytes"] > max(tops):
+        yield f"{quoted(plan)} keeps more bytes for backward than its peak"
     if timeline is not None and max(timeline["bytes"]) not in tops:
         yield f"the timeline of {quoted(plan)} does not reach the peak that was measured"

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .. import __version__
 from ..errors import InputError
+from ..plans.custom import check_custom_plans
 from ..plans.names import regions_of
 from ..results import (
     Canary,
@@ -386,6 +387,7 @@ def _spec(raw: dict[str, Any]) -> StudySpec:
     if not says_no_more(raw, spec.model_dump(mode="json")):
         raise _odd(STUDY, "spec: holds something that is no setting of this version")
     try:
+        check_custom_plans(spec)
         for plan in spec.plans:
             regions_of(spec, plan)
     except InputError as error:

@@ -1,6 +1,7 @@
 """Plans given as data: through YAML and JSON and back, and what cannot run in one line."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import yaml
 
 from recompute_core.asking import asked
 from recompute_core.errors import InputError
+from recompute_core.plans.custom import check_custom_plans
 from recompute_core.spec import Region, StudySpec, parse_spec
 from recompute_core.studies.admission import admit
 
@@ -70,6 +72,28 @@ def test_regions_that_cannot_be_recomputed(regions: list[list[str]], says: str, 
         admit(asking(own), tmp_path)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_many_regions_are_soon_looked_at(tmp_path: Path) -> None:
+    blocks = [f"blocks.{number}" for number in range(96)]
+    parts = [f"{block}.{part}" for block in blocks for part in ("attn.out", "mlp.up", "mlp.down")]
+    own = {"own": [{"modules": [module]} for module in (*blocks, *parts)]}
+    raw = {"workload": {"name": "gpt", "blocks": 96}, "plans": ["own"], "custom_plans": own}
+    started = time.process_time()
+    check_custom_plans(parse_spec(raw))
+    assert time.process_time() - started < 2
+    own["own"].append({"modules": ["blocks.95.mlp.up"]})
+    with pytest.raises(InputError, match=r"blocks.95.mlp.up and blocks.95.mlp.up meet"):
+        check_custom_plans(parse_spec(raw))
+    own["own"][-1] = {"modules": ["blocks.95.mlp"]}
+    with pytest.raises(InputError, match=r"blocks.95.mlp and blocks.95.mlp.up meet"):
+        check_custom_plans(parse_spec(raw))
+
+
+def test_more_modules_than_any_plan_needs() -> None:
+    one = {"modules": ["blocks.0"] * 1024}
+    with pytest.raises(InputError, match="custom_plans: 17408 modules in all plans; at most 16384"):
+        asking({"own": [one] * 17})
 
 
 @pytest.mark.parametrize("name", ["norms", "every-block", "none", "blocks:0,1", "blocks:mine"])

@@ -57,6 +57,14 @@ def _verdict(verdict: str) -> Callable[[Cells], None]:
     return change
 
 
+def _pairs(count: int) -> Callable[[Cells], None]:
+    def change(cells: Cells) -> None:
+        timing = next(one for one in cells if one["phase"] == "time")["payload"]
+        timing["samples"] = (timing["samples"] * count)[:count]
+
+    return change
+
+
 ODD: dict[str, tuple[Callable[[Cells], None], str]] = {
     "noise floor": (_change("parity", noise_floor=1e-7), "noise floor"),
     "noise": (_tensor("noise", absolute=1e-9, relative=1e-9), "noise floor"),
@@ -79,6 +87,9 @@ ODD: dict[str, tuple[Callable[[Cells], None], str]] = {
     "canary elsewhere": (_change("canary", block="blocks.5"), "that of this plan is in blocks.0"),
     "canary from nowhere": (_change("canary", ran_at="T=1 B=1"), "said to have run at 'T=1 B=1'"),
     "canary without a gap": (_change("canary", largest_relative_gap=None), "nobody saw a gap"),
+    "too few pairs": (_pairs(2), "2 pairs were timed; the study asked for 7 to 31"),
+    "too many pairs": (_pairs(32), "32 pairs were timed; the study asked for 7 to 31"),
+    "more saved than alive": (_change("memory", saved_bytes=10**12), "more bytes for backward than its"),
     "canary that changed nothing": (_change("canary", largest_relative_gap=0.0), "nobody saw a gap"),
 }
 

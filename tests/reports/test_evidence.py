@@ -265,6 +265,20 @@ def test_missing_files(missing: str) -> None:
     )
 
 
+def _own(name: str, *regions: list[str]) -> Any:
+    return {name: [{"modules": modules} for modules in regions]}
+
+
+@pytest.mark.parametrize("size", [-1, 10**39])
+@pytest.mark.parametrize("name", ["state_bytes", "saved_bytes", "peak_samples"])
+def test_no_machine_has_such_a_size(name: str, size: int) -> None:
+    def change(cells: Any) -> None:
+        memory = next(cell for cell in cells if cell["phase"] == "memory")["payload"]
+        memory[name] = [size] if name == "peak_samples" else size
+
+    assert _code(edited(CELLS, change)) == "evidence-form"
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -276,6 +290,9 @@ def test_missing_files(missing: str) -> None:
         (STUDY, lambda s: s["spec"].update(more=1)),
         (STUDY, lambda s: s["spec"].update(plans=["every-block", "no-such-plan"])),
         (STUDY, lambda s: s["spec"].update(seed="0")),
+        (STUDY, lambda s: s["spec"].update(custom_plans=_own("every-block", ["blocks.0"]))),
+        (STUDY, lambda s: s["spec"].update(custom_plans={"every-block": []})),
+        (STUDY, lambda s: s["spec"].update(custom_plans=_own("mine", ["nowhere.9"]), plans=["mine"])),
         (CELLS, lambda c: c.clear()),
         (CELLS, lambda c: {"a": 1}),
         (CELLS, lambda c: c[0].update(shape_key="T=1 B=1")),
