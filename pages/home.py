@@ -5,7 +5,7 @@ import streamlit as st
 from pages._parts import chrome, markup
 from pages._parts.data import get_store, snapshot
 from pages._parts.picture import describe, picture, points
-from pages._parts.words import device_line, shapes_line, standing, when, workload_label
+from pages._parts.words import device_line, literal, shapes_line, standing, when, workload_label
 from recompute_core.spec import Thresholds, parse_spec, preset
 from recompute_core.studies.store import StudyRow
 from recompute_core.words import MB_NOTE
@@ -92,7 +92,8 @@ def _latest(row: StudyRow) -> None:
             config={"displayModeBar": False},
             alt=describe(marks, result.thresholds),
         )
-    st.caption(f"Measured here on {device_line(result.environment)}, {when(row.created_at)}. {MB_NOTE}")
+    device = literal(device_line(result.environment))
+    st.caption(f"Measured here on {device}, {when(row.created_at)}. {MB_NOTE}")
     st.page_link("tradeoff.py", label="Open the trade-off", query_params={"study": row.id})
 
 

@@ -159,7 +159,8 @@ def _newest(found: Snapshot) -> None:
         return
     shape, plan, samples = pairs
     st.markdown("**Update time, pair by pair**")
-    st.caption(f"{plan_label(plan)} at {shape}: {count(len(samples), 'pair')}; band: 95 % interval.")
+    said = f"{plan_label(plan)} at {shape}: {count(len(samples), 'pair')}; band: 95 % interval."
+    st.caption(literal(said))
     colours, gate = chrome.colours(), found.result.thresholds.update_ratio
     st.plotly_chart(
         found.once(

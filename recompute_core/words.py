@@ -1,6 +1,7 @@
 """Words and formats that terminal, pages and report share: one name for one thing. No torch."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 from .results import Outcome
 
@@ -49,6 +50,23 @@ def shape_labels(keys: Sequence[str]) -> dict[str, str]:
     return {
         key: " ".join(part[i] for i in varying) or key for key, part in zip(keys, parts, strict=True)
     }
+
+
+def in_utc(moment: str) -> datetime:
+    """A moment from ISO 8601, in UTC whatever its offset; without one it is UTC. Raises ValueError."""
+    found = datetime.fromisoformat(moment)
+    try:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except OverflowError:  # at either end of time
+        raise ValueError(f"no time: {moment[:40]}") from None
+
+
+def utc_moment(moment: str) -> datetime:
+    """A moment that is written in UTC and says so, as we write it. Raises ValueError for any other."""
+    found = datetime.fromisoformat(moment)
+    if found.utcoffset() != timedelta(0):
+        raise ValueError(f"no time in UTC: {moment[:40]}")
+    return found
 
 
 def printable(text: str) -> str:

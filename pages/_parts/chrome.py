@@ -76,11 +76,11 @@ def _picker(store: Store, unknown: str | None) -> None:
     if asked is not None and shown is None:
         shown = store.study(asked)
     st.html('<div class="rs-group">Study</div>')
-    with st.popover(picker_label(shown) if shown else "Choose a study", width="stretch"):
+    with st.popover(literal(picker_label(shown)) if shown else "Choose a study", width="stretch"):
         for row in rows:
             st.page_link(
                 "tradeoff.py" if row.ended else "live.py",
-                label=picker_label(row),
+                label=literal(picker_label(row)),
                 query_params={"study": row.id},
             )
         st.page_link("studies.py", label="All studies")

@@ -72,7 +72,7 @@ def _look(name: str, factories: dict[str, str]) -> OwnSettings:
 def _say(found: OwnSettings) -> None:
     assert found.anatomy is not None
     anatomy = found.anatomy
-    known = ", ".join(f"`{part}`" for part in anatomy.parts)
+    known = ", ".join(map(literal, anatomy.parts))
     parts = f"; known parts: {known}" if known else "; no part is known as norm, attention or MLP"
-    names = " to ".join(f"`{name}`" for name in dict.fromkeys((anatomy.names[0], anatomy.names[-1])))
+    names = " to ".join(literal(name) for name in dict.fromkeys((anatomy.names[0], anatomy.names[-1])))
     st.caption(f"{count(anatomy.blocks, 'block')}, {names}{parts}.")

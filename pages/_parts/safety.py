@@ -52,7 +52,7 @@ def _section(spec: StudySpec, was_running: bool) -> None:
         return
     if isinstance(state, Checked):
         st.html(markup.table(HEADS, rows(state)))
-        st.caption(sentence(state, spec))
+        st.caption(literal(sentence(state, spec)))
     elif isinstance(state, Failed):
         st.error(literal(f"The check failed: {state.why}"))
     _button(spec, state)

@@ -15,7 +15,7 @@ from . import charts, markup, planmap, tables, timelines
 from .data import Snapshot
 from .estimated import longer, tab_name
 from .palette import Palette
-from .words import plan_label
+from .words import literal, plan_label
 
 _QUIET = {"displayModeBar": False}
 _GAPS = ("Largest gradient gap", "Largest relative gap", "Noise floor", "Canary's gap")
@@ -99,7 +99,7 @@ def timeline(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     st.html(markup.strip(timelines.peak_sentence(plan, plain, own), "plain"))
     if plain.timeline is None or own.timeline is None:
         why = own.not_measured.get("timeline") or plain.not_measured.get("timeline")
-        st.caption(f"The timeline was not measured{f': {why}' if why else ''}.")
+        st.caption(literal(f"The timeline was not measured{f': {why}' if why else ''}."))
         return
     st.plotly_chart(
         timelines.timeline_chart(

@@ -1,12 +1,11 @@
 """The words and number formats of every page: one name for one thing, units always said."""
 
 import re
-from datetime import datetime
 
 from recompute_core.results import FigureKind
 from recompute_core.spec import StudySpec
 from recompute_core.studies.store import Status, StudyRow
-from recompute_core.words import count, scientific
+from recompute_core.words import count, in_utc, printable, scientific
 
 VERDICTS: dict[str | None, str] = {
     "adopt": "adopt",
@@ -37,23 +36,28 @@ GATE_MEANINGS = {
     "update_latency": "The median update may take at most this much longer than plain's.",
 }
 
+_WORD_JOINER = "\u2060"
+
 
 def literal(text: str) -> str:
-    """Text for an element that reads Markdown: what a user or a worker wrote stays what it is.
+    """Text for an element that reads Markdown: what a user or a worker wrote stays what it is, one line.
 
-    No link is made of an address in it, and no colour or emoji of a word after a colon.
+    No link is made of an address in it, which Markdown finds after all escapes: a mark that is not seen
+    parts what makes it one. No colour or emoji is made of a word after a colon.
     """
-    text = re.sub(r"([\\`*\[\]<>!$~])", r"\\\1", text)
-    return re.sub(r":(?=[A-Za-z/])|(?<=www)\.", lambda found: f"\\{found[0]}", text)
+    text = printable(" ".join(text.splitlines()))
+    text = re.sub(r"([\\`*_\[\]<>!$~&#|{}]|:(?=\S)|^[-+=]|^\d+[.)])", r"\\\1", text)
+    text = re.sub(r"^\\(\d+)", r"\1\\", text)  # the number of a list: its dot is escaped
+    return re.sub(r"(?=@)|(?<=:)(?=//)|(?i:(?<=www))(?=\.)", _WORD_JOINER, text)
 
 
 def when(moment: str) -> str:
     """`29 Nov 2026, 16:47 UTC` from ISO 8601."""
-    return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M} UTC"
+    return f"{in_utc(moment):%-d %b %Y, %H:%M} UTC"
 
 
 def when_short(moment: str) -> str:
-    return f"{datetime.fromisoformat(moment):%-d %b %H:%M}"
+    return f"{in_utc(moment):%-d %b %H:%M}"
 
 
 def duration(seconds: float) -> str:

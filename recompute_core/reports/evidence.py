@@ -40,6 +40,7 @@ from ..studies.flow import PLAIN
 from ..studies.store import Cell, Phase, Store, StudyRow
 from .refusal import Untrusted, quoted
 from .strict_json import canonical, parse
+from ..words import utc_moment
 
 Evidence = Mapping[str, bytes]
 """File contents by name, without the folder they lie in."""
@@ -525,7 +526,4 @@ def _odd(where: str, sentence: str) -> Untrusted:
 
 def _moment(text: str) -> datetime:
     """A time as the store writes it, UTC."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("no time zone")
-    return moment.astimezone(UTC)
+    return utc_moment(text)

@@ -19,6 +19,7 @@ from ..gates import GATE_NAMES, latency_gate, memory_gate, not_run, outcome_of, 
 from ..intervals import extremes, median, ratio_interval
 from ..results import Gate, Outcome, Verdict
 from ..spec import Thresholds, explain
+from ..words import utc_moment
 from .evidence import MADE_BY, Evidence, says_no_more
 from .measurements import Gradients, Measurements, Peaks, Updates, is_csv, read_measurements
 from .predicate import Figure, Said
@@ -253,7 +254,7 @@ def read_supplied_evidence(evidence: Evidence) -> SuppliedFound:
     if not says_no_more(raw, about.model_dump(mode="json", by_alias=True)):
         raise _odd("holds something that is no part of it")
     try:
-        datetime.fromisoformat(about.received_at)
+        utc_moment(about.received_at)
     except ValueError:
         raise _odd(f"received_at {quoted(about.received_at)} is no time") from None
     if evidence.keys() != {SUPPLIED, about.measurements}:

@@ -1,14 +1,18 @@
 """The pure functions the pages are laid out from."""
 
 import json
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import text
 
 from pages._parts import ask, charts, labels, markup, progress, tables, words
 from pages._parts.pairs import pairs_chart
 from pages._parts.palette import DARK, LIGHT
 from pages._parts.picture import picture, points
 from pages._parts.whatif import rejudge
+from recompute_core.reports.page import words as page_words
 from recompute_core.spec import Thresholds
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.store import Event, Store
@@ -178,8 +182,27 @@ def test_shapes_and_plans_are_short() -> None:
 
 
 def test_what_a_user_wrote_is_shown_as_it_is() -> None:
-    assert words.literal("![x](http://a)") == "\\!\\[x\\](http\\://a)"
-    assert words.literal("own:mine: no www.a, :red") == "own\\:mine: no www\\.a, \\:red"
+    assert words.literal("![x](http://a)") == "\\!\\[x\\](http\\:\u2060//a)"
+    assert words.literal("own:mine: no www.a, :red") == "own\\:mine: no www\u2060.a, \\:red"
+    assert words.literal("1. a_b & a@b.co") == "1\\. a\\_b \\& a\u2060@b.co"
+    assert words.literal("# a\n\u202eb\x1b[2J") == "\\# a ?b?\\[2J"
+
+
+@given(text(alphabet="aw.:/@_&#x;0 *-+=|~$<>[]()!\\`\u202e\u200b\n\x1b") | text())
+def test_whoever_wrote_it_no_link_and_no_mark_is_left(foreign: str) -> None:
+    said = words.literal(foreign)
+    assert not re.search(r"://|(?<!\u2060)@|(?i:www)\.", said)
+    assert not re.search(r"(?<!\\)(?:\\\\)*[*_`\[\]<>!$~&#|{}]|(?<!\\):\S", said.replace("\\\\", ""))
+    assert all(letter.isprintable() or letter == "\u2060" for letter in said)
+    plain = re.sub(r"\\(.)", r"\1", said).replace("\u2060", "")
+    assert plain == "".join(c if c.isprintable() else "?" for c in " ".join(foreign.splitlines()))
+
+
+def test_a_moment_is_shown_in_utc() -> None:
+    for write in (words.when, page_words.when):
+        assert write("2026-11-30T01:30:00+14:00").startswith("29 Nov 2026, 11:30")
+        assert write("2026-11-29T11:30:00.000Z").startswith("29 Nov 2026, 11:30")
+    assert page_words.when("0001-01-01T00:00:00+14:00") == "0001-01-01T00:00:00+14:00"
 
 
 def test_the_making_of_photos_is_said_while_it_lasts() -> None:

@@ -54,6 +54,9 @@ def agreeing(found: Mapping[CellKey, Cell], spec: StudySpec, plan: str) -> list[
 def _agreeing(cell: Cell, found: Mapping[CellKey, Cell], spec: StudySpec, plan: str) -> Cell:
     parity = found.get((cell.shape_key, plan, "parity"))
     payload = cell.payload
+    if payload is not None and cell.phase == "time":
+        pairs = payload["samples"]
+        payload = payload | {"samples": pairs * -(-spec.timing.min_pairs // len(pairs))}
     if payload is not None and parity is not None and parity.payload is not None:
         gaps = parity.payload["gaps"]
         if cell.phase == "reference":

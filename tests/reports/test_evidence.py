@@ -15,6 +15,7 @@ from recompute_core.reports.claims import rollback_code
 from recompute_core.reports.evidence import (
     CELLS,
     MOST_BYTES,
+    REINVESTED,
     REVISIONS,
     STUDY,
     evidence_of,
@@ -63,9 +64,12 @@ def test_the_files_of_a_finished_study() -> None:
         for phase in ("reference", "noise", "legality", "canary", "parity", "memory", "time")
     }
     assert about["not_recorded"] == {
-        trace_name(shape, plan): "the study has kept none"
-        for shape in SHAPES
-        for plan in ("none", "every-block")
+        REINVESTED: "no reinvestment of this plan was finished",
+        **{
+            trace_name(shape, plan): "the study has kept none"
+            for shape in SHAPES
+            for plan in ("none", "every-block")
+        },
     }
 
 
@@ -286,6 +290,8 @@ def test_no_machine_has_such_a_size(name: str, size: int) -> None:
         (STUDY, lambda s: s.update(more=1)),
         (STUDY, lambda s: s.update(declared_at="yesterday")),
         (STUDY, lambda s: s.update(declared_at="2026-01-01T00:00:00")),
+        (STUDY, lambda s: s.update(declared_at="2026-01-01T14:00:00+14:00")),
+        (STUDY, lambda s: s.update(created_at="0001-01-01T00:00:00+14:00")),
         (STUDY, lambda s: s.update(status="running")),
         (STUDY, lambda s: s["spec"].update(more=1)),
         (STUDY, lambda s: s["spec"].update(plans=["every-block", "no-such-plan"])),

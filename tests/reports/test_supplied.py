@@ -352,6 +352,11 @@ TAMPERED: dict[str, tuple[Callable[[], Bundle], str, str]] = {
         "evidence-form",
     ),
     "no time": (lambda: forged(files=_about(received_at="then")), "records", "evidence-form"),
+    "no time in UTC": (
+        lambda: forged(files=_about(received_at="2026-01-01T14:00:00+14:00")),
+        "records",
+        "evidence-form",
+    ),
 }
 
 

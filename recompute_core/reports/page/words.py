@@ -1,10 +1,9 @@
 """Words and number formats of the page; units stand in the heads of columns."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from ...results import FigureKind, Outcome
-from ...words import scientific
+from ...words import in_utc, scientific
 
 VERDICTS = {"adopt": "adopt", "keep_original": "keep original", "undecided": "undecided"}
 VERDICT_OUTCOME: dict[str, Outcome] = {
@@ -37,7 +36,7 @@ INTERVAL_NOTE = (
 def when(moment: str) -> str:
     """`29 Nov 2026, 16:47:05 UTC` from ISO 8601; what is none is shown as it is."""
     try:
-        return f"{datetime.fromisoformat(moment):%-d %b %Y, %H:%M:%S} UTC"
+        return f"{in_utc(moment):%-d %b %Y, %H:%M:%S} UTC"
     except ValueError:
         return moment
 
