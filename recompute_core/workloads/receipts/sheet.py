@@ -11,7 +11,7 @@ from .paper import font
 
 SHOWN = 8
 """Photos in a row, each of another receipt."""
-TITLE, GAP = 64, 8
+TITLE, GAP = 76, 8
 """Pixels before a row's first photo, and between photos."""
 
 
