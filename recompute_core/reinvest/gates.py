@@ -11,7 +11,15 @@ from ..intervals import Interval
 from ..results import Outcome, Verdict
 from ..words import count, listed, scientific
 from .asked import ReinvestSpec, ReinvestThresholds
-from .found import Accumulation, Reaches, ReinvestGate, Throughput, Training, Tried
+from .found import (
+    Accumulation,
+    Reaches,
+    ReinvestGate,
+    ReinvestGateId,
+    Throughput,
+    Training,
+    Tried,
+)
 
 CHANGED = "The training objective changed"
 
@@ -188,13 +196,13 @@ def sentence_of(
         rate = next(gate for gate in gates if gate.id == "throughput")
         return f"Adopt {what}: {rate.observed:.2f} times as many examples per second."
     wanted = ("fail",) if verdict == "keep_original" else ("undecided", "not_run")
-    why = listed([_NAMES[gate.id] for gate in gates if gate.outcome in wanted])
+    why = listed([GATE_NAMES[gate.id] for gate in gates if gate.outcome in wanted])
     if verdict == "keep_original":
         return f"Keep plain's microbatch: {what} fails {why}."
     return f"Undecided: {what}, by {why}."
 
 
-_NAMES = {
+GATE_NAMES: dict[ReinvestGateId, str] = {
     "plain_peak": "plain's peak",
     "same_objective": "the same objective",
     "throughput": "examples per second",

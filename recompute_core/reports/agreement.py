@@ -12,16 +12,27 @@ from ..results import Comparison, Gap, Legality, Noise, ParityFailed, ParityPass
 from ..studies.flow import PLAIN, Book, canary_module
 from .evidence import MADE_BY, Found
 from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
+from .second_use import disagreements
 
 
 def check_agreement(found: Found) -> None:
     """Raises Untrusted: records-disagree, contradiction."""
     try:
-        odd = next((f"{shape}: {what}" for shape in found.shapes for what in _at(found, shape)), None)
+        odd = next(_odd(found), None)
     except CANNOT_BE as error:
         raise contradiction(error) from error
     if odd is not None:
         raise Untrusted("records-disagree", f"the records disagree at {odd}")
+
+
+def _odd(found: Found) -> Iterator[str]:
+    for shape in found.shapes:
+        yield from (f"{shape}: {what}" for what in _at(found, shape))
+    if len({one.asked.shape for one in found.reinvested}) != len(found.reinvested):
+        yield "reinvestments: two are at one shape"
+    for one in found.reinvested:
+        odd = disagreements(one, found.row.id, found.plan, found.result)
+        yield from (f"reinvestment {quoted(one.run_id)}: it {what}" for what in odd)
 
 
 def _at(found: Found, shape: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ..plans.export.exported import module_name
 from ..studies.store import StudyRow
 from ..words import count
+from .evidence import REINVESTED
 
 ROLLBACK_WORDS = (
     "The plan changes no parameter, no buffer, no state dict and no checkpoint file: it shadows calls "
@@ -43,6 +44,10 @@ def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -
         "Nothing is claimed of several devices that train together, nor of compiled models.",
         "A signature says who released this, not that the machine it ran on was honest.",
     ]
-    if not_recorded:
-        claims.append(f"Not recorded: {', '.join(sorted(not_recorded))}.")
+    if REINVESTED in not_recorded:
+        claims.append("Nothing is claimed of what the saved memory buys: no second use was measured.")
+    else:
+        claims.append("A second use of the saved memory is a run of its own: no gate here rests on it.")
+    if missing := sorted(not_recorded.keys() - {REINVESTED}):
+        claims.append(f"Not recorded: {', '.join(missing)}.")
     return tuple(claims)

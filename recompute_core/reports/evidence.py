@@ -2,7 +2,8 @@
 
 `study.json` holds what was asked, when and on what; `cells.json` what every phase of plain and of the
 plan found, at every shape; `revisions.json` which sources ran; `timeline SHAPE.json` the bytes alive
-over an update; a trace is the profiler's (Chrome's format, gzipped, which Perfetto opens). Only what
+over an update; a trace is the profiler's (Chrome's format, gzipped, which Perfetto opens);
+`reinvestments.json` holds finished second uses of the saved memory. Only what
 was found is in them: medians, ratios, gates and whatever else follows from it is left out, so that no
 file can say something else than its samples.
 """
@@ -20,6 +21,7 @@ from .. import __version__
 from ..errors import InputError
 from ..plans.custom import check_custom_plans
 from ..plans.names import regions_of
+from ..reinvest.found import Findings
 from ..results import (
     Canary,
     Legality,
@@ -38,9 +40,9 @@ from ..studies.artifacts import trace_name
 from ..studies.assemble import assemble
 from ..studies.flow import PLAIN
 from ..studies.store import Cell, Phase, Store, StudyRow
+from . import second_use
 from .refusal import Untrusted, quoted
 from .strict_json import canonical, parse
-from ..words import utc_moment
 
 Evidence = Mapping[str, bytes]
 """File contents by name, without the folder they lie in."""
@@ -49,10 +51,12 @@ MADE_BY = f"recompute_core {__version__}"
 """Who writes evidence: this version."""
 
 STUDY, CELLS, REVISIONS = "study.json", "cells.json", "revisions.json"
+REINVESTED = "reinvestments.json"
 MOST_BYTES = 18_000_000
 """Bytes of all evidence together, at most; traces that would exceed it are left out, and it is said."""
 MOST_PAIRS = 1000
 _NOT_KEPT = "the study has kept none"
+_NONE_FINISHED = "no reinvestment of this plan was finished"
 
 _RECORDS: dict[Phase, type[Record]] = {
     "reference": Reference,
@@ -83,6 +87,8 @@ class Found:
     """Which version wrote the evidence."""
     files: Evidence
     """What all of this was read from."""
+    reinvested: tuple[Findings, ...] = ()
+    """What a second use of the saved memory found, one a shape at most."""
 
     @cached_property
     def result(self) -> StudyResult:
@@ -128,7 +134,8 @@ def gather(store: Store, study: str, plan: str) -> dict[str, bytes]:
     check_finished(row, cells, plan)
     traces, missing = _traces(store, row, cells, plan)
     try:
-        return evidence_of(row, cells, plan, traces, missing)
+        reinvested = second_use.finished(store, study, plan)
+        return evidence_of(row, cells, plan, traces, missing, reinvested)
     except (ValidationError, KeyError):
         raise InputError(f"study {study} was measured by another version; run it again") from None
 
@@ -160,6 +167,7 @@ def evidence_of(
     plan: str,
     traces: Evidence | None = None,
     not_recorded: Mapping[str, str] | None = None,
+    reinvested: Sequence[Findings] = (),
 ) -> dict[str, bytes]:
     """The files of a study for one plan; `traces` come by the names they shall have. Pure."""
     kept = [cell for cell in cells if cell.plan in (PLAIN, plan) and cell.state != "running"]
@@ -191,6 +199,10 @@ def evidence_of(
         else:
             missing[timeline_name(shape)] = _no_timeline(rows, shape)
     files[REVISIONS] = canonical(_revisions(row, rows))
+    if reinvested:
+        files[REINVESTED] = canonical(second_use.written(reinvested))
+    else:
+        missing[REINVESTED] = _NONE_FINISHED
     left = MOST_BYTES - sum(map(len, files.values()))
     for name, data in sorted((traces or {}).items(), key=lambda item: len(item[1])):
         if len(data) > left:
@@ -356,7 +368,21 @@ def read_evidence(evidence: Evidence) -> Found:
         not_recorded=about.not_recorded,
         made_by=about.made_by,
         files=evidence,
+        reinvested=_reinvested(evidence),
     )
+
+
+def _reinvested(evidence: Evidence) -> tuple[Findings, ...]:
+    if REINVESTED not in evidence:
+        return ()
+    listed = _json(evidence, REINVESTED)
+    try:
+        found = second_use.read(listed)
+    except ValueError as error:
+        raise _odd(REINVESTED, quoted(str(error))) from None
+    if not says_no_more(listed, second_use.written(found)):
+        raise _odd(REINVESTED, "holds something that is no finding of this version")
+    return found
 
 
 def _shapes(spec: StudySpec) -> tuple[str, ...]:
@@ -366,7 +392,7 @@ def _shapes(spec: StudySpec) -> tuple[str, ...]:
 def _check_names(evidence: Evidence, missing: Mapping[str, str], spec: StudySpec, plan: str) -> None:
     """That every file of a study is here, or else is said to be missing, and no other is."""
     needed = (STUDY, CELLS, REVISIONS)
-    optional = [name for shape in _shapes(spec) for name in _names_at(shape, plan)]
+    optional = [name for shape in _shapes(spec) for name in _names_at(shape, plan)] + [REINVESTED]
     for name in needed + tuple(one for one in optional if one not in missing):
         if name not in evidence:
             raise Untrusted("evidence-missing", f"evidence/{name}: is missing, and nothing says why")
@@ -526,4 +552,7 @@ def _odd(where: str, sentence: str) -> Untrusted:
 
 def _moment(text: str) -> datetime:
     """A time as the store writes it, UTC."""
-    return utc_moment(text)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("no time zone")
+    return moment.astimezone(UTC)

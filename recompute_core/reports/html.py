@@ -47,6 +47,7 @@ def view_of(predicate: Predicate, found: Found) -> ReportView:
             predicate.rollback.code,
             tuple(proof.sentence for proof in predicate.rollback.proof),
         ),
+        second_use=predicate.second_use,
         not_claimed=predicate.not_claimed,
         not_recorded=predicate.not_recorded,
         files=tuple(_signed(name, data) for name, data in sorted(found.files.items())),

@@ -32,6 +32,7 @@ from .agreement import check_agreement
 from .claims import ROLLBACK_WORDS, not_claimed, rollback_code
 from .evidence import STUDY, Evidence, Found, read_evidence
 from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
+from .second_use import SecondUse, said
 
 
 class Said(BaseModel):
@@ -178,6 +179,8 @@ class Predicate(Said):
     revisions: dict[str, Any] | None
     """The git commit, and the digests of the sources of every block's modules."""
     rollback: Rollback
+    second_use: tuple[SecondUse, ...]
+    """What the saved memory buys, with thresholds and a verdict of its own; empty: nobody looked."""
     not_claimed: tuple[str, ...]
     not_recorded: dict[str, str]
     """By the file that would hold it: why it is missing."""
@@ -266,6 +269,7 @@ def _decided(found: Found) -> Predicate:
             code=rollback_code(found.plan),
             proof=tuple(_rolled_back(one.candidate) for one in result.judged),
         ),
+        second_use=tuple(said(one, row.spec) for one in found.reinvested),
         not_claimed=not_claimed(
             row, sum(shape.state == "measured" for shape in shapes), found.not_recorded
         ),

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from . import parity, picture, provenance, regions, samples, supplied, timeline, verdict
+from . import parity, picture, provenance, regions, samples, second_use, supplied, timeline, verdict
 from .curves import curves
 from .markup import Html, el, join, paragraph
 from .view import ReportView
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-Section = Callable[[ReportView], Html]
+Section = Callable[[ReportView], Html | None]
 
 _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("gates", "Gates", verdict.gates),
@@ -19,6 +19,7 @@ _SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("timeline", "Memory over an update", timeline.timelines),
     ("parity", "Parity", parity.parity),
     ("recomputed", "What was recomputed", regions.recomputed),
+    ("second-use", "A second use of the saved memory", second_use.second_use),
     ("environment", "Environment", provenance.environment),
     ("revisions", "Model and block revisions", provenance.revisions),
     ("digests", "Digests", provenance.digests),

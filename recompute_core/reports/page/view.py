@@ -18,6 +18,7 @@ from ...results import (
 )
 from ...spec import Region, Thresholds
 from ..measurements import Measurements
+from ..second_use import SecondUse
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class ReportView:
     """What else the study declared: optimizer, precision, seed, checkpointing."""
     environment: Mapping[str, Any] = field(default_factory=dict)
     rollback: Rollback | None = None
+    second_use: tuple[SecondUse, ...] = ()
     not_claimed: tuple[str, ...] = ()
     not_recorded: Mapping[str, str] = field(default_factory=dict)
     """What could be among the files and is not: why."""
