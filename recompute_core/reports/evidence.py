@@ -40,6 +40,7 @@ from ..studies.artifacts import trace_name
 from ..studies.assemble import assemble
 from ..studies.flow import PLAIN
 from ..studies.store import Cell, Phase, Store, StudyRow
+from ..words import utc_moment
 from . import second_use
 from .refusal import Untrusted, quoted
 from .strict_json import canonical, parse
@@ -552,7 +553,4 @@ def _odd(where: str, sentence: str) -> Untrusted:
 
 def _moment(text: str) -> datetime:
     """A time as the store writes it, UTC."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("no time zone")
-    return moment.astimezone(UTC)
+    return utc_moment(text)
