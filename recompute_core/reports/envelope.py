@@ -17,8 +17,10 @@ from .strict_json import canonical, parse
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-MOST_BYTES = 20_000_000
+MOST_BYTES = 4_000_000
 """Bytes of an envelope or a bundle, at most."""
+_MOST_VALUES = 100_000
+"""It holds a payload and a few signatures; nobody has signed anything else in it."""
 MOST_SIGNATURES = 16
 
 
@@ -57,7 +59,7 @@ def open_envelope(data: bytes, signers: Signers, now: datetime) -> Opened:
     Raises Untrusted: not-an-envelope, ambiguous-field, payload-type, not-base64, no-signature,
     too-many-signatures, unknown-signer, bad-signature, expired-signer, revoked-signer, and as `parse`.
     """
-    envelope = _read(parse(data, most_bytes=MOST_BYTES, what="the envelope"))
+    envelope = _read(_parsed(data, "the envelope"))
     message = pae(PAYLOAD_TYPE, envelope.payload)
     makers = tuple(_maker(signature, signers, message) for signature in envelope.signatures)
     trusted = next((one for one in makers if one is not None and one.state(now) == "trusted"), None)
@@ -72,7 +74,7 @@ def sigstore_bundle(envelope: bytes, public_key: PublicKey) -> bytes:
 
     Raises Untrusted when it is no envelope of ours, or has several signatures, which no bundle may.
     """
-    dsse = _read(parse(envelope, most_bytes=MOST_BYTES, what="the envelope"))
+    dsse = _read(_parsed(envelope, "the envelope"))
     _check_one_signature(dsse)
     return _line(
         {
@@ -89,7 +91,7 @@ def envelope_of_bundle(data: bytes) -> bytes:
     Raises Untrusted: not-a-bundle, no-signature, too-many-signatures, and as `open_envelope` does.
     """
     what = "the bundle"
-    bundle = parse(data, most_bytes=MOST_BYTES, what=what)
+    bundle = _parsed(data, what)
     if not isinstance(bundle, dict) or bundle.get("mediaType") != BUNDLE_TYPE:
         raise Untrusted("not-a-bundle", f"{what}: expected a Sigstore bundle of type {BUNDLE_TYPE}")
     material = bundle.get("verificationMaterial")
@@ -101,6 +103,10 @@ def envelope_of_bundle(data: bytes) -> bytes:
 
 
 # --- reading an envelope ---------------------------------------------------------------------
+
+
+def _parsed(data: bytes, what: str) -> Any:
+    return parse(data, most_bytes=MOST_BYTES, what=what, most_values=_MOST_VALUES)
 
 
 @dataclass(frozen=True)

@@ -232,6 +232,7 @@ _NUMBERS: dict[str, TypeAdapter[Any]] = {
 }
 _TEXTS = ("not_comparable", "workload", "plan", "shape", "supplied_by")
 _FREE = "provenance."
+_MOST_COLUMNS = 100
 _FREE_COLUMN = re.compile(rf"{re.escape(_FREE)}[A-Za-z][A-Za-z0-9_]{{0,39}}")
 _NUMBER = re.compile(r"[+-]?\d{1,40}(\.\d{0,40})?([eE][+-]?\d{1,3})?", re.ASCII)
 
@@ -298,6 +299,8 @@ def _cells(text: str, name: str) -> _Cells:
 
 
 def _columns(names: list[str], where: str) -> list[str]:
+    if len(names) > _MOST_COLUMNS:
+        raise _odd(where, f"{len(names)} columns; at most {_MOST_COLUMNS} are read")
     for column in names:
         if names.count(column) > 1:
             raise _odd(where, f"the column {quoted(column)} stands twice")

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from ..errors import StoreError
 from ..studies.locks import Lock
+from .envelope import MOST_BYTES
 from .recheck_record import Recheck
 from .refusal import Untrusted
 from .strict_json import parse
 
-_MOST_BYTES = 28_000_000
 _PATIENCE_S = 10.0
 
 
@@ -28,7 +28,7 @@ def statement_digest(envelope: bytes) -> str:
 
     Raises Untrusted when there is none in it.
     """
-    raw = parse(envelope, most_bytes=_MOST_BYTES, what="the envelope")
+    raw = parse(envelope, most_bytes=MOST_BYTES, what="the envelope")
     try:
         payload = base64.b64decode(raw["payload"], validate=True)
     except (TypeError, KeyError, ValueError, binascii.Error):

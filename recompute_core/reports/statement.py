@@ -21,7 +21,7 @@ from .supplied import SuppliedDecision
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 DECISION_TYPE, SUPPLIED_TYPE = Predicate.TYPE, SuppliedDecision.TYPE
 TEST_RESULT_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
-MOST_BYTES = 8_000_000
+MOST_BYTES = 3_000_000
 
 Decision = Predicate | SuppliedDecision
 """Measured here, or on figures that were supplied."""

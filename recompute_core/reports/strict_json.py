@@ -15,6 +15,9 @@ DEEPEST = 64
 MOST_DIGITS = 40
 """Digits of one number, exponent included, at most."""
 
+MOST_VALUES = 3_000_000
+"""Values in arrays and objects, at most."""
+
 _STRINGS = re.compile(r'"[^"]*"?')
 _NOT_BRACKETS = re.compile(r"[^\[\]{}]+")
 _LONG_OR_LARGE = re.compile(rf"[0-9.eE+-]{{{MOST_DIGITS + 1}}}|[eE][+-]?[0-9]{{3}}")
@@ -22,7 +25,7 @@ _LONG_OR_LARGE = re.compile(rf"[0-9.eE+-]{{{MOST_DIGITS + 1}}}|[eE][+-]?[0-9]{{3
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def parse(data: bytes, *, most_bytes: int, what: str) -> Any:
+def parse(data: bytes, *, most_bytes: int, what: str, most_values: int = MOST_VALUES) -> Any:
     """The one value that these bytes are, as Python's own types; `what` names them in a refusal.
 
     Raises Untrusted: too-large, not-utf8, too-deep, duplicate-key, not-a-number, number-too-long,
@@ -35,6 +38,8 @@ def parse(data: bytes, *, most_bytes: int, what: str) -> Any:
     except UnicodeDecodeError as error:
         raise Untrusted("not-utf8", f"{what}: not UTF-8 at byte {error.start}") from None
     outside = _STRINGS.sub("", text.replace("\\\\", "").replace('\\"', ""))
+    if sum(map(outside.count, ",[{")) > most_values:
+        raise Untrusted("too-large", f"{what}: more than {most_values} values")
     if _is_too_deep(outside):
         raise Untrusted("too-deep", f"{what}: more than {DEEPEST} arrays and objects inside each other")
 

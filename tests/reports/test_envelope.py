@@ -214,6 +214,16 @@ def test_an_envelope_that_is_too_large_is_not_parsed(monkeypatch: pytest.MonkeyP
     assert refusal(GOOD) == "too-large"
 
 
+@pytest.mark.parametrize("many", [b"0", b"[]", b'""', b"{}"])
+def test_what_nobody_signed_is_soon_refused(many: bytes) -> None:
+    """Before any signature is looked at, so that anybody could send it."""
+    fill = b"[" + (many + b",") * (3_900_000 // (len(many) + 1)) + b"0]"
+    started = time.process_time()
+    assert refusal(b'{"payload":' + fill + b"}") == "too-large"
+    assert refusal(b"[" + bytes(5_000_000) + b"]") == "too-large"
+    assert time.process_time() - started < 2
+
+
 @BOTH
 def test_expired_and_revoked_signers(key: PrivateKey, name: str) -> None:
     data, end = sign(PAYLOAD, key), NOW + timedelta(hours=1)

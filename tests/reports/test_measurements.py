@@ -138,6 +138,7 @@ FIRST = "1,1.2,w,p,batch=1\n"
         ("plain_update_s,plain_update_s\n1,1\n", "line 1: the column 'plain_update_s' stands twice"),
         ("provenance.a\tplain_update_s\n", "line 1: columns are separated by tabs"),
         ("provenance.\n1\n", "line 1: no such column 'provenance.'"),
+        (",".join(f"provenance.{n}" for n in range(50_000)), "line 1: 50000 columns; at most 100"),
         ("speed\n1\n", "line 1: no such column 'speed'; known: plain_update_s"),
         (
             HEAD + FIRST + '"1,5",1,,,\n',

@@ -88,6 +88,14 @@ def test_read(data: bytes, value: Any) -> None:
     read(data)
 
 
+@pytest.mark.parametrize("many", [b"0", b"[]", b'""', b"{}"])
+def test_more_values_than_may_be(many: bytes) -> None:
+    data = b"[" + (many + b",") * 1000 + b"0]"
+    read(data)
+    with pytest.raises(Untrusted, match="the file: more than 1000 values"):
+        parse(data, most_bytes=10_000, what="the file", most_values=1000)
+
+
 def test_a_refusal_quotes_no_control_characters() -> None:
     with pytest.raises(Untrusted) as refused:
         read(b'{"\\u001b[2J\\u202ex":1,"\\u001b[2J\\u202ex":2}')
