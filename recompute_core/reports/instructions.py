@@ -80,7 +80,7 @@ for name in tests report; do
     {{ tr '{{' '\\n' < "$work/$name"; echo; }} |
     while IFS='"' read -r _ kind _ digest _ _ _ file _; do
         if [ "$kind" = sha256 ]; then printf '%s  %s\\n' "$digest" "$file"; fi
-    done | sort -u > "$work/$name.digests"
+    done | sort -u | sort -k 2 > "$work/$name.digests"
 done
 if [ "$(sha256sum < "$work/tests.digests")" != "$(sha256sum < "$work/report.digests")" ]; then
     echo "tests.intoto.jsonl: other files"; exit 1
