@@ -25,18 +25,21 @@ _TRAINERS: dict[str, ModuleType] = {
 }
 
 
-def export(row: StudyRow, plan: str, to: Target) -> Exported:
-    """The plan for a trainer; raises InputError for one that is no candidate of the study."""
+def export(row: StudyRow, plan: str, to: Target, said: str | None = None) -> Exported:
+    """The plan for a trainer; raises InputError for one that is no candidate of the study.
+
+    `said` is the warning, with which the file then begins.
+    """
     if plan not in row.spec.plans:
         raise InputError(
             f"study {row.id} has no candidate {plan[:80]!r}; it has {', '.join(row.spec.plans)}"
         )
     if to == "torch":
-        return to_torch(_source(row, plan, row.spec.shapes[-1]))
+        return to_torch(_source(row, plan, row.spec.shapes[-1], said))
     regions, anatomy, trainer = regions_of(row.spec, plan), anatomy_of(row.spec.workload), _TRAINERS[to]
     shape = _highest(row.spec, regions)
     found = nearest(regions, trainer.families(anatomy, regions), costs(row.spec, shape))
-    exported: Exported = trainer.export(_source(row, plan, shape), found, anatomy)
+    exported: Exported = trainer.export(_source(row, plan, shape, said), found, anatomy)
     return exported
 
 
@@ -46,11 +49,11 @@ def warning(row: StudyRow, cells: list[Cell], plan: str) -> str | None:
     missed = [candidate_sentence(one) for one in judged if one.verdict != "adopt"]
     if not missed:
         return None
-    more = f" So at {len(missed)} of {len(judged)} shapes." if len(judged) > 1 else ""
+    more = f" It did not pass at {len(missed)} of {len(judged)} shapes." if len(judged) > 1 else ""
     return f"{plan} did not pass its gates in study {row.id}: {missed[0]}{more}"
 
 
-def _source(row: StudyRow, plan: str, shape: dict[str, int]) -> Source:
+def _source(row: StudyRow, plan: str, shape: dict[str, int], said: str | None) -> Source:
     spec, how = row.spec, row.spec.checkpoint
     shapes = ", ".join(shape_key(spec.at(each)) for each in spec.shapes)
     sizes = spec.workload.model_dump(
@@ -68,6 +71,8 @@ def _source(row: StudyRow, plan: str, shape: dict[str, int]) -> Source:
         variant=how.variant,
         early_stop=how.early_stop,
         preserve_rng=how.rng == "preserve",
+        blocks=anatomy_of(spec.workload).names,
+        missed=said,
     )
 
 

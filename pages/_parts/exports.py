@@ -83,7 +83,8 @@ def exported(found: Snapshot, plan: str, to: Target) -> dict[str, Any]:
     """`recompute-export/1`. Raises InputError in one line."""
     row = found.row
     if to == "torch":
-        return document(row, plan, to, export(row, plan, to), warning(row, found.cells, plan))
+        said = warning(row, found.cells, plan)
+        return document(row, plan, to, export(row, plan, to, said), said)
     with _ONE_AT_A_TIME:
         return asked_elsewhere(get_store().home, row.id, plan, to)
 

@@ -37,8 +37,8 @@ def export_command(study: str, plan: str, to: Target, out: Path | None, json_fil
     check_json_file(json_file)
     if out is not None:
         _check(out)
-    exported = export(row, plan, to)
     said = warning(row, store.cells(study), plan)
+    exported = export(row, plan, to, said)
     if said is not None:
         click.echo(f"warning: {said}", err=True)
     for line in (*exported.cannot, *exported.notes):
@@ -48,13 +48,16 @@ def export_command(study: str, plan: str, to: Target, out: Path | None, json_fil
             write_whole(out, exported.text)
         except OSError as error:
             raise InputError(f"--out {out}: cannot be written: {error.strerror}") from None
+        click.echo(f"{out}: written", err=True)
     elif json_file != "-":
         click.echo(exported.text, nl=False)
     write_json(json_file, document(row, plan, to, exported, said))
 
 
 def _check(out: Path) -> None:
-    """Find out before the search that the result cannot be written."""
+    """Find out before the search that the result cannot be written, or that something is there."""
+    if out.is_file():
+        raise InputError(f"--out {out}: exists; give another name")
     try:
         check_writable(out)
     except OSError as error:

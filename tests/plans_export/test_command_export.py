@@ -11,6 +11,7 @@ import pytest
 
 from recompute_core.estimating import estimate
 from recompute_core.exporting import costs, export, warning
+from recompute_core.plans.export import TARGETS, Target
 from recompute_core.plans.names import regions_of
 from recompute_core.spec import StudySpec, parse_spec
 from recompute_core.studies.flow import CellKey
@@ -55,7 +56,7 @@ def test_to_standard_output_with_a_warning_beside_it(tmp_path: Path, study: str)
     assert study in done.stdout
     assert done.stderr == (
         f"warning: nested did not pass its gates in study {study}: Not decided yet: nested at T=16 B=2. "
-        "So at 2 of 2 shapes.\n"
+        "It did not pass at 2 of 2 shapes.\n"
     )
 
 
@@ -75,6 +76,9 @@ def test_to_a_file_and_as_json(tmp_path: Path, study: str) -> None:
     assert found["nearest"]["kind"] == "estimated"
     assert found["nearest"]["cost"]["replayed_flops"] < found["nearest"]["plan_cost"]["replayed_flops"]
     assert all(line in done.stderr for line in found["cannot"])
+    assert done.stderr.endswith(f"{out}: written\n")
+    again = run(tmp_path, study, *words)
+    assert (again.returncode, again.stderr) == (2, f"error: --out {out}: exists; give another name\n")
     assert found["warning"] in done.stderr
 
 
@@ -127,6 +131,21 @@ def test_a_plan_that_passed_has_no_warning() -> None:
     assert said is not None
     assert said.startswith("every-block did not pass its gates in study s: ")
     assert warning(row, played(fails="every-block"), "blocks:1") is None
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_the_file_itself_says_that_its_plan_missed_its_gates(to: Target) -> None:
+    row = made.row(spec=SPEC)
+    said = "nested did not pass its gates: it ended\nimport os"
+    beginning = export(row, "nested", to, said).text.splitlines()[:3]
+    assert any(
+        "Warning: nested did not pass its gates: it ended import os" in line for line in beginning
+    )
+    text = export(row, "nested", to).text
+    assert "Warning" not in text
+    if to == "torch":
+        assert "as Recompute Studio chose it" in text
+        assert "chose it" not in export(row, "nested", to, said).text
 
 
 @pytest.mark.parametrize("plan", ["every-block", "torchtitan-selective"])

@@ -4,6 +4,8 @@ import ast
 import copy
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from recompute_core.plans.export.to_torch import to_torch
 from recompute_core.spec import CheckpointSettings
 from tests.core.toys import BATCH, WIDTH, Mlp, each, mlps
 
-from .plans import PLANS, loaded, region, source
+from .plans import ANATOMY, PLANS, load, loaded, region, source
 
 BLOCKS = each("blocks.0", "blocks.1")
 FORWARD = CheckpointSettings(variant="forward")
@@ -141,6 +143,27 @@ def test_a_copy_of_a_planned_model_calls_its_own_modules(tmp_path: Path, regions
     assert plan._shadows(model.blocks[0])  # type: ignore[index]
 
 
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_a_deeper_model_than_it_was_made_for_is_warned_of(tmp_path: Path, prefix: str) -> None:
+    def on(count: int) -> list[str]:
+        model = mlps(count).model
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            plan.apply_plan(nn.ModuleDict({"module": model}) if prefix else model, prefix)
+        return [str(one.message) for one in said]
+
+    path = tmp_path / "plan.py"
+    made_for = replace(source(each("blocks.0")), blocks=("blocks.0", "blocks.1"))
+    path.write_text(to_torch(made_for).text)
+    plan = load(path)
+    assert on(2) == []
+    assert on(3) == [
+        "the plan was made for 2 blocks; the model has 1 more of their class beside them, which stay "
+        f"plain: {prefix}blocks.2"
+    ]
+    assert on(5)[0].endswith(f"stay plain: {prefix}blocks.2 to {prefix}blocks.4")
+
+
 def test_keywords_are_the_modules_own(tmp_path: Path) -> None:
     """`debug` and `determinism_check` are names of checkpoint's too."""
 
@@ -214,7 +237,8 @@ def test_it_says_where_it_comes_from_and_needs_torch_alone() -> None:
 @pytest.mark.parametrize("plan", ["torchtitan-selective", "chained, nested", "calls"])
 def test_it_is_tidy(tmp_path: Path, plan: str) -> None:
     file = tmp_path / "plan.py"
-    file.write_text(to_torch(source(PLANS[plan], plan)).text)
+    made = replace(source(PLANS[plan], plan), blocks=ANATOMY.names, missed="it failed")
+    file.write_text(to_torch(made).text)
     ruff = Path(sys.executable).with_name("ruff")
     for command in (["check"], ["format", "--check"]):
         done = subprocess.run(

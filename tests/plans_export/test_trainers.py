@@ -92,6 +92,9 @@ def test_what_cannot_be_expressed_is_named() -> None:
     assert "cannot recompute several layers as one: blocks.0 to blocks.2." in said
     said = "\n".join(exported("megatron", PLANS["keep-attention"]).cannot)
     assert "cannot keep the outputs of these ops: aten._scaled" in said
+    said = "\n".join(exported("megatron", CUSTOM["calls"]).cannot)
+    assert "only the core of attention (without its projections), the norms and the MLP, each" in said
+    assert "not these by themselves: blocks.3.attn." in said
 
 
 # --- torchtitan -----------------------------------------------------------------------------------

@@ -25,17 +25,36 @@ class Source:
     variant: str
     early_stop: bool
     preserve_rng: bool
+    blocks: tuple[str, ...] = ()
+    """FQNs of all blocks of the study's model, recomputed or not."""
+    missed: str | None = None
+    """Why the plan should perhaps not be used: the gates that it did not pass, in one sentence."""
 
     @property
     def line(self) -> str:
         """Where the plan comes from, in one printable line."""
-        line = f"Plan {self.plan} ({self.plan_hash}) of study {self.study}: {self.model}, {self.torch}."
-        return "".join(letter if letter.isprintable() else " " for letter in line)
+        return _one_line(
+            f"Plan {self.plan} ({self.plan_hash}) of study {self.study}: {self.model}, {self.torch}."
+        )
+
+    @property
+    def warning(self) -> str:
+        """What a file of a plan that was not adopted begins with, in one printable line; else empty."""
+        return _one_line(f"Warning: {self.missed}") if self.missed else ""
+
+    @property
+    def comments(self) -> str:
+        """The first lines of a file, as comments."""
+        return f"# {self.warning}\n#\n# {self.line}\n" if self.missed else f"# {self.line}\n"
 
     @property
     def slug(self) -> str:
         """The plan's name as a part of a file's name."""
         return slug_of(self.plan)
+
+
+def _one_line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def slug_of(plan: str) -> str:
@@ -190,13 +209,18 @@ def costs_words(trainer: str, source: Source, found: Nearest) -> tuple[str, ...]
 
 
 def differences(
-    blocks: Sequence[str], regions: Regions, trainer: str, keeps: bool, chains: bool
+    blocks: Sequence[str],
+    regions: Regions,
+    trainer: str,
+    keeps: bool,
+    chains: bool,
+    parts_words: str = "cannot recompute a part of a layer by itself",
 ) -> list[str]:
     """What of a plan a trainer that recomputes whole blocks has no setting for, in sentences."""
     parts = [name for region in regions for name in region.modules if name not in blocks]
     found = []
     if parts:
-        found.append(f"{trainer} cannot recompute a part of a layer by itself: {_some(parts)}.")
+        found.append(f"{trainer} {parts_words}: {_some(parts)}.")
     chained = [region.modules for region in regions if len(region.modules) > 1]
     if chained and not chains:
         found.append(

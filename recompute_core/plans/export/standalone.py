@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ EARLY_STOP = True
 """A replay stops once every tensor that backward needs is back."""
 REGIONS: tuple[Region, ...] = ()
 """Outer regions before those inside them."""
+BLOCKS: tuple[str, ...] = ()
+"""All blocks of the model that the plan was made for, recomputed or not."""
 
 # --- end of the plan ------------------------------------------------------------------------------
 
@@ -45,12 +48,19 @@ def apply_plan(model: nn.Module, prefix: str = "") -> None:
 
     `prefix` goes before every FQN, for a model inside another: `module.` under DistributedDataParallel.
     Modules, parameters and state dicts keep their names. Nothing is changed when it raises: ValueError
-    for a module that the model lacks, RuntimeError for a model that has a plan on.
+    for a module that the model lacks, RuntimeError for a model that has a plan on. Warns of a model that
+    has more blocks than the plan was made for: those stay plain.
     """
     taken = [name or "the model" for name, module in model.named_modules() if _shadows(module)]
     if taken:
         raise RuntimeError(f"{taken[0]} has a plan on; remove_plan(model) takes it off")
     plan = [(region, _modules(model, region, prefix), _kept_by(region)) for region in REGIONS]
+    if more := _further_blocks(model, prefix):
+        warnings.warn(
+            f"the plan was made for {len(BLOCKS)} blocks; the model has {len(more)} more of their class "
+            f"beside them, which stay plain: {more[0]}{f' to {more[-1]}' if len(more) > 1 else ''}",
+            stacklevel=2,
+        )
     for region, modules, kept in reversed(plan):  # inner first: an outer one wraps what they have made
         calls: list[Callable[..., Any]] = [getattr(module, METHOD) for module in modules]
         if len(modules) == 1:
@@ -81,9 +91,25 @@ METHOD = "_call_impl" if VARIANT == "call" else "forward"
 # --- before anything is changed -------------------------------------------------------------------
 
 
+def _before(prefix: str) -> str:
+    return f"{prefix.rstrip('.')}." if prefix else ""
+
+
+def _further_blocks(model: nn.Module, prefix: str) -> list[str]:
+    """Siblings of the plan's blocks, of the same class, that the plan does not know."""
+    named = dict(model.named_modules(remove_duplicate=False))
+    known = {_before(prefix) + name for name in BLOCKS}
+    kinds = {(name.rpartition(".")[0], type(named[name])) for name in known if name in named}
+    return [
+        name
+        for name, module in named.items()
+        if name not in known and (name.rpartition(".")[0], type(module)) in kinds
+    ]
+
+
 def _modules(model: nn.Module, region: Region, prefix: str) -> list[nn.Module]:
     named = dict(model.named_modules(remove_duplicate=False))
-    before = f"{prefix.rstrip('.')}." if prefix else ""
+    before = _before(prefix)
     found = []
     for name in region.modules:
         module = named.get(before + name)

@@ -100,8 +100,16 @@ def export(source: Source, found: Nearest, anatomy: Anatomy) -> Exported:
     return replace(exported, text=_text(source, found.option, exported))
 
 
+_PARTS_WORDS = (
+    "recomputes of a layer's parts only the core of attention (without its projections), the norms and "
+    "the MLP, each in every layer, not these by themselves"
+)
+
+
 def _differences(regions: Regions, anatomy: Anatomy) -> list[str]:
-    return differences(anatomy.names, regions, _NAME, keeps=False, chains=True) or [
+    return differences(
+        anatomy.names, regions, _NAME, keeps=False, chains=True, parts_words=_PARTS_WORDS
+    ) or [
         f"{_NAME} recomputes the first layers, all of them, or all in equal groups, and no other choice."
     ]
 
@@ -124,5 +132,5 @@ def _notes(source: Source, option: Option) -> list[str]:
 
 def _text(source: Source, option: Option, exported: Exported) -> str:
     lines = "\n".join(f"{name} {value}" for name, value in option.arguments)
-    head = f"# {source.line}\n#\n{remarks(exported)}# Written for {VERSION}.\n"
+    head = f"{source.comments}#\n{remarks(exported)}# Written for {VERSION}.\n"
     return f"{head}{lines or '# Nothing is to be recomputed: no argument.'}\n"

@@ -24,10 +24,13 @@ def to_torch(source: Source) -> Exported:
 
 
 def _docstring(source: Source) -> str:
-    line = source.line.replace("\\", "\\\\").replace('"', '\\"')
-    return f"""Activation checkpointing as Recompute Studio chose it. Needs torch alone.
+    title = "Activation checkpointing, a plan that Recompute Studio measured"
+    if not source.missed:
+        title = "Activation checkpointing as Recompute Studio chose it"
+    warning = f"\n\n{_escaped(source.warning)}" if source.missed else ""
+    return f"""{title}. Needs torch alone.{warning}
 
-{line}
+{_escaped(source.line)}
 
     from {module_name(source.plan)} import apply_plan, remove_plan
 
@@ -37,6 +40,10 @@ def _docstring(source: Source) -> str:
 
 Not covered: torch.compile and fully_shard.
 """
+
+
+def _escaped(line: str) -> str:
+    return line.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _constants(source: Source) -> str:
@@ -52,6 +59,8 @@ EARLY_STOP = {source.early_stop}
 \"\"\"A replay stops once every tensor that backward needs is back.\"\"\"
 {lists}REGIONS: tuple[Region, ...] = {_regions(source.regions, names)}
 \"\"\"Outer regions before those inside them.\"\"\"
+BLOCKS: tuple[str, ...] = {_tuple(source.blocks) if source.blocks else "()"}
+\"\"\"All blocks of the model that the plan was made for, recomputed or not.\"\"\"
 """
 
 

@@ -75,7 +75,7 @@ def _text(source: Source, option: Option, exported: Exported) -> str:
         lines.append(f"preserve_rng_state = {_toml(source.preserve_rng)}")
         lines.append(f"early_stop = {_toml(source.early_stop)}")
     body = "\n".join(lines)
-    head = f"# {source.line}\n#\n{remarks(exported)}# Written for {VERSION}.\n"
+    head = f"{source.comments}#\n{remarks(exported)}# Written for {VERSION}.\n"
     return f"{head}\n[activation_checkpoint]\n{body}\n"
 
 

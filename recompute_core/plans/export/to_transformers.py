@@ -61,7 +61,7 @@ def export(source: Source, found: Nearest, anatomy: Anatomy) -> Exported:
 def _text(source: Source, option: Option, exported: Exported) -> str:
     arguments = dict(option.arguments)
     if not arguments:
-        return f"# {source.line}\n#\n{remarks(exported)}# Nothing is to be recomputed: change nothing.\n"
+        return f"{source.comments}#\n{remarks(exported)}# Nothing is to be recomputed: change nothing.\n"
     keep: tuple[str, ...] = arguments["keep"]  # type: ignore[assignment]
     context = '\n    "context_fn": partial(keeping, parse(KEEP)),' if keep else ""
     imports, tail = (_SELECTIVE_IMPORTS, f"\n\n{_selective()}") if keep else ("", "")
@@ -77,7 +77,7 @@ EVERY_N_LAYERS = {arguments["every_n_layers"]}
 """
     functions = _FUNCTIONS.replace("TRAINER", _BEFORE_A_TRAINER if keep else _TRAINER)
     body = f"{functions}{tail}\n\n{constant}{checkpoint}"
-    head = f"# {source.line}\n#\n{remarks(exported)}# Written for {VERSION}.\n\n"
+    head = f"{source.comments}#\n{remarks(exported)}# Written for {VERSION}.\n\n"
     return f"{head}{imports}{_IMPORTS}\n\n{body}"
 
 
