@@ -125,7 +125,7 @@ def _head(one: Shown) -> None:
                 args=(one.kept,),
                 help="What was finished is kept; a training run goes on from its last checkpoint.",
             )
-        st.progress(words.share_done(one.spec, one.kept.asked, one.now))
+        st.progress(words.share_done(one.now))
         st.html(markup.step_row(words.steps(one)))
         return
     if result.verdict is None:

@@ -14,19 +14,14 @@ from recompute_core.reinvest.found import (
     Training,
     Tried,
 )
-from recompute_core.words import printable
+from recompute_core.reinvest.gates import GATE_NAMES
+from recompute_core.words import printable, sentence_case
 
 from . import markup
 from .palette import Mark
 from .reinvest_words import FIELD_WORDS, accepted_words
 from .words import KINDS, figure, interval
 
-GATE_NAMES: dict[ReinvestGateId, str] = {
-    "plain_peak": "Plain's peak",
-    "same_objective": "Same objective",
-    "throughput": "Examples per second",
-    "rare_recall": "Rare recall",
-}
 _FIGURES: dict[ReinvestGateId, str] = {
     "plain_peak": "peak, ratio to plain's",
     "same_objective": "largest relative gap",
@@ -82,7 +77,8 @@ def _gate(gate: ReinvestGate, is_live: bool) -> str:
     if gate.observed is not None:
         observed += f'<span class="rs-sub">{interval(gate.ci95, is_ratio)}</span>'
     return (
-        f'<tr><th scope="row">{GATE_NAMES[gate.id]}<span class="rs-sub">{what}</span></th>'
+        f'<tr><th scope="row">{sentence_case(GATE_NAMES[gate.id])}'
+        f'<span class="rs-sub">{what}</span></th>'
         f'<td>{outcome}</td><td class="rs-num" data-head="Observed">{observed}</td>'
         f'<td class="rs-num" data-head="Threshold">{gate.bound} {limit_words(gate)}'
         '<span class="rs-sub">declared</span></td>'

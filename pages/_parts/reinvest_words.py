@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from recompute_core.gates import megabytes
-from recompute_core.reinvest.asked import ReinvestSpec
+from recompute_core.reinvest.driver import PHASES
 from recompute_core.reinvest.found import (
     SIDES,
     Accumulation,
@@ -15,11 +15,10 @@ from recompute_core.reinvest.found import (
 )
 from recompute_core.reinvest.kept import Now
 from recompute_core.settings import size_fields
-from recompute_core.spec import StudySpec
 from recompute_core.words import count, sentence_case
 
 from .progress import Step
-from .reinvest_ask import trains, updates_of
+from .reinvest_ask import trains
 from .reinvest_data import Learnt, Shown
 from .words import VERDICTS, duration, plan_label, when_short
 
@@ -29,8 +28,6 @@ STATUS_SENTENCES = {
     "failed": "It could not be completed; what was finished is kept.",
 }
 FIELD_WORDS = {"batch": "microbatch", "seq_len": "sequence length"}
-_PHASES = 4
-"""Steps besides the updates of training, as the driver counts them."""
 
 
 def run_label(one: Shown) -> str:
@@ -44,21 +41,14 @@ def run_label(one: Shown) -> str:
 # --- while it runs -------------------------------------------------------------------------------
 
 
-def steps_total(spec: StudySpec, asked: ReinvestSpec) -> int:
-    """Phases and updates of training, all of them."""
-    if not trains(spec):
-        return _PHASES
-    return _PHASES + len(asked.training.seeds) * sum(updates_of(asked).values())
+def share_done(now: Now | None) -> float:
+    """For the bar: phases and updates of training, of all of them."""
+    return 0.0 if now is None else min(1.0, now.done / now.total)
 
 
-def share_done(spec: StudySpec, asked: ReinvestSpec, now: Now | None) -> float:
-    """For the bar: of all steps, not of those that the present phase counts."""
-    return 0.0 if now is None else min(1.0, now.done / steps_total(spec, asked))
-
-
-def seconds_left(spec: StudySpec, asked: ReinvestSpec, now: Now | None, at: float) -> float | None:
+def seconds_left(now: Now | None, at: float) -> float | None:
     """At the pace of the present process's own updates; None before there is any to go by."""
-    if now is None or now.total <= _PHASES or now.done <= now.done_then:
+    if now is None or now.done_then < PHASES or now.done <= now.done_then:
         return None
     each_s = (now.at - now.started) / (now.done - now.done_then)
     return max(0.0, each_s * (now.total - now.done) - (at - now.at))
@@ -66,16 +56,16 @@ def seconds_left(spec: StudySpec, asked: ReinvestSpec, now: Now | None, at: floa
 
 def standing(one: Shown, at: float) -> str:
     """What is being done, how long it has been, and how long it may take."""
-    now, asked = one.now, one.kept.asked
+    now = one.now
     if one.kept.cancel_asked():
         return "Cancelling: stopping after what is being written."
     if one.result.status == "waiting":
         return "Waiting: something else is being measured on this machine. It starts after that."
     if now is None:
         return "Starting: torch is being loaded in a process of its own."
-    left = seconds_left(one.spec, asked, now, at)
+    left = seconds_left(now, at)
     still = "" if left is None else f", about {duration(left)} left (estimated)"
-    done = f", {now.done} of {steps_total(one.spec, asked)} steps"
+    done = f", {now.done} of {now.total} steps"
     return f"{sentence_case(now.words)}{done}{still}."
 
 
@@ -131,7 +121,8 @@ def reach_sentence(reach: Reach) -> str:
     if reach.limit is not None:
         return f"{said} It ends there: {reach.limit}."
     if reach.estimated_next_bytes is not None:
-        said += f" The next larger would need {megabytes(reach.estimated_next_bytes)} (estimated)."
+        need = megabytes(reach.estimated_next_bytes)
+        said += f" At {reach.next_size:,} it would take {need} (estimated)."
     return said
 
 

@@ -85,11 +85,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "timing": {"min_pairs": 7, "max_pairs": 7, "budget_s": 0},
     },
     "full": {
-        "training": {"examples": 14_400, "evaluate_every": 45, "checkpoint_every": 15},
+        "training": {"examples": 14_560, "evaluate_every": 45, "checkpoint_every": 15},
         "timing": {"min_pairs": 9, "max_pairs": 15, "budget_s": 60},
     },
 }
-"""`quick` for a first look, which teaches the encoder little; `full` until it has learnt."""
+"""`quick` for a first look, which teaches the encoder little; `full`, five times the rendered training
+side, until it has learnt."""
 ACCUMULATED = 4
 """Microbatches of plain in an effective batch, unless one is asked for."""
 

@@ -12,17 +12,15 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
-
 from ..errors import Cancelled, InputError, StoreError
-from ..estimating import LIMITS
+from ..estimating import LIMITS, Field
 from ..results import Record
 from ..settings import ReceiptsSettings, size_fields
 from ..studies.background import in_one_line
 from ..studies.engine import Garbled, LocalEngine, follow
 from ..studies.flow import Book
 from ..studies.launch import start_detached
-from ..studies.locks import machine_lock
+from ..studies.locks import Lock, machine_lock
 from ..studies.store import Store
 from .admission import admit, candidate_of, spec_at
 from .asked import ReinvestSpec
@@ -40,14 +38,14 @@ _MODULE = "recompute_core.reinvest.driver"
 _TICK_S = 0.2
 _TOLD_S = 0.5
 """How often what is being done is written down at most."""
-_STEPS = 4
+PHASES = 4
 """Phases besides the training runs: the two reaches, accumulation, throughput."""
 
 
 # --- doing it --------------------------------------------------------------------------------
 
 
-def drive(kept: Kept, held: Any = None, listener: Listener = lambda now: None) -> None:
+def drive(kept: Kept, held: Lock | None = None, listener: Listener = lambda now: None) -> None:
     """Do all that is left of a run. Raises InputError when it is being done already, Cancelled.
 
     `held` is the run's lock when the caller has it.
@@ -86,9 +84,12 @@ class _Run:
         self._kept, self._asked, self._listen = kept, kept.asked, listener
         store = kept.store
         self._spec = spec_at(store, self._asked)
+        is_trained = why_not_trained(self._spec, self._asked) is None
+        seeds = self._asked.training.seeds if is_trained else ()
+        self._runs = [(side, seed) for seed in seeds for side in SIDES]
         self._candidate = candidate_of(store, self._asked)
         self._engine = LocalEngine(kept.folder / "worker.log")
-        self._steps = _STEPS
+        self._steps = PHASES + sum(self._updates(side) for side, _ in self._runs)
         self._done, self._told, self._words = 0, 0.0, ""
         self._started, self._done_then = time.time(), 0
         row = store.study(self._asked.study)
@@ -97,7 +98,7 @@ class _Run:
         self._legality = legality
         self._environment = row.environment
 
-    def wait_for(self, machine: Any) -> None:
+    def wait_for(self, machine: Lock) -> None:
         """Queue until nothing else is measured on this machine."""
         while not machine.acquire():
             self._stop_if_asked()
@@ -117,8 +118,7 @@ class _Run:
         self._microbatch = used.size
         self._phase("accumulation", Accumulation, "the accumulated gradient at both microbatches")
         self._phase("throughput", Throughput, "whole updates in turn")
-        if why_not_trained(self._spec, self._asked) is None:
-            self._train()
+        self._train()
 
     # --- how far it goes ---------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class _Run:
             return None
         return find_reach(self._search("seq_len"))
 
-    def _search(self, field: Any) -> Search:
+    def _search(self, field: Field) -> Search:
         budget = self._candidate.memory.plain.peak_bytes
         if budget is None:
             raise InputError("reinvest: this device has no peak counter, so there is no budget to spend")
@@ -154,7 +154,7 @@ class _Run:
             legality=self._legality,
             home=self._kept.store.home,
             tell=self._tell,
-            tick=self._tick,
+            tick=self._stop_if_asked,
             most=most,
             limit=limit,
         )
@@ -179,10 +179,8 @@ class _Run:
     # --- the other phases ----------------------------------------------------------------------
 
     def _train(self) -> None:
-        runs = [(side, seed) for seed in self._asked.training.seeds for side in SIDES]
-        self._steps = _STEPS + sum(self._updates(side) for side, _ in runs)
         self._started, self._done_then = time.time(), self._done
-        for side, seed in runs:
+        for side, seed in self._runs:
             before = self._done
             name = training_name(side, seed)
             if self._kept.read(name, TrainingRun) is None:
@@ -256,18 +254,12 @@ class _Run:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise Garbled(f"the worker said something unreadable: {line[:80]!r}") from error
 
-        why = follow(self._start(task), heard, self._spec.silence_s, self._tick)
+        why = follow(self._engine.start(task), heard, self._spec.silence_s, self._stop_if_asked)
         if not found:
             raise _Failed(f"{words} could not be completed: {(failed or [why])[0]}")
         self._kept.write(name, found[0])
 
-    def _start(self, task: BaseModel) -> Any:
-        return self._engine.start(task)
-
     # --- telling and being told ----------------------------------------------------------------
-
-    def _tick(self) -> None:
-        self._stop_if_asked()
 
     def _stop_if_asked(self) -> None:
         if self._kept.cancel_asked():

@@ -42,8 +42,10 @@ class Reach(Record):
     """Plain's measured peak, state included."""
     tried: tuple[Tried, ...]
     """In the order they were looked at."""
+    next_size: int | None = None
+    """The next larger size that is looked at; None where there is none."""
     estimated_next_bytes: int | None = None
-    """Estimated peak of the next larger size; None where there is none."""
+    """Its estimated peak."""
     limit: str | None = None
     """What else ends it: the photos there are, the sizes that are looked at."""
 
@@ -328,6 +330,8 @@ class ReinvestResult(Record):
     """Under the plan, in whole updates."""
     plain_microbatch: int
     reaches: Reaches | None = None
+    used: Tried | None = None
+    """The microbatch of whole updates under the plan, as it was measured."""
     accumulation: Accumulation | None = None
     throughput: Throughput | None = None
     training: Training | None = None

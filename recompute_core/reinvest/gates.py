@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..gates import gap_words, megabytes, outcome_of
 from ..intervals import Interval
 from ..results import Outcome, Verdict
-from ..words import count, listed, scientific
+from ..words import count, listed, scientific, sentence_case
 from .asked import ReinvestSpec, ReinvestThresholds
 from .found import (
     Accumulation,
@@ -34,11 +34,11 @@ def objective_of(asked: ReinvestSpec, found: Accumulation | None) -> str | None:
     if found is None or not found.failures(asked.thresholds.accumulation_gap):
         return None
     if found.batch_statistics:
-        names = listed(found.batch_statistics[:2])
-        more = len(found.batch_statistics) - 2
-        also = f" and {more} more" if more > 0 else ""
-        verb = "normalise" if len(found.batch_statistics) > 1 else "normalises"
-        return f"{CHANGED}: {names}{also} {verb} over the microbatch; another size, another model."
+        many = len(found.batch_statistics)
+        more = [f"{many - 2} more"] if many > 2 else []
+        names = listed([*found.batch_statistics[:2], *more])
+        verb = "normalise" if many > 1 else "normalises"
+        return f"{CHANGED}: {names} {verb} over the microbatch; another size, another model."
     if found.draws:
         return f"{CHANGED}, or cannot be told: the model draws random numbers for each microbatch."
     return f"{CHANGED}: the loss or the model mixes the examples of a microbatch."
@@ -90,11 +90,12 @@ def _objective(asked: ReinvestSpec, found: Accumulation | None) -> ReinvestGate:
     gap = found.largest_relative_gap
     interval = None if gap is None else (gap, gap)
     changed = objective_of(asked, found)
+    failures = found.failures(tolerance)
+    if changed is not None and not failures:  # the gap is of one effective batch: not what fails
+        return _gate("same_objective", "fail", tolerance, None, None, changed)
     if changed is not None:
-        failures = found.failures(tolerance)
-        worst = f" {gap_words(failures[0])}." if failures else ""
-        worst = worst[:1] + worst[1:2].upper() + worst[2:]
-        return _gate("same_objective", "fail", tolerance, gap, interval, changed + worst)
+        words = f"{changed} {sentence_case(gap_words(failures[0]))}."
+        return _gate("same_objective", "fail", tolerance, gap, interval, words)
     sentence = (
         f"The accumulated gradients agree, largest relative gap {scientific(gap or 0.0)}"
         if gap
@@ -196,10 +197,12 @@ def sentence_of(
         rate = next(gate for gate in gates if gate.id == "throughput")
         return f"Adopt {what}: {rate.observed:.2f} times as many examples per second."
     wanted = ("fail",) if verdict == "keep_original" else ("undecided", "not_run")
-    why = listed([GATE_NAMES[gate.id] for gate in gates if gate.outcome in wanted])
+    decisive = [gate for gate in gates if gate.outcome in wanted]
+    why = listed([GATE_NAMES[gate.id] for gate in decisive])
+    said = "" if len(decisive) > 1 else f" {decisive[0].sentence}"
     if verdict == "keep_original":
-        return f"Keep plain's microbatch: {what} fails {why}."
-    return f"Undecided: {what}, by {why}."
+        return f"Keep plain's microbatch: {what} fails {why}.{said}"
+    return f"Undecided: {what}, by {why}.{said}"
 
 
 GATE_NAMES: dict[ReinvestGateId, str] = {

@@ -65,7 +65,8 @@ def find_reach(search: Search) -> Reach:
     if best is None or reach.limit is not None:
         return reach
     beyond = next_larger(search.field, best.size)
-    return reach.model_copy(update={"estimated_next_bytes": _estimated(search, beyond)})
+    more = {"next_size": beyond, "estimated_next_bytes": _estimated(search, beyond)}
+    return reach.model_copy(update=more)
 
 
 def next_size(search: Search, tried: Sequence[Tried]) -> int | None:

@@ -84,6 +84,7 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
         microbatch=None if used is None else used.size,
         plain_microbatch=plain_microbatch(spec, asked),
         reaches=reaches,
+        used=used,
         accumulation=found.accumulation,
         throughput=found.throughput,
         training=training,

@@ -189,7 +189,7 @@ def test_batch_normalisation_changes_the_objective_and_says_so(store: Store, tmp
     assert ran.returncode == 1, ran.stderr
     document = json.loads((tmp_path / "found.json").read_text())
     assert document["objective"].startswith(
-        "The training objective changed: blocks.0.norm1 and blocks.0.norm2 and 2 more normalise over"
+        "The training objective changed: blocks.0.norm1, blocks.0.norm2 and 2 more normalise over"
     )
     assert document["objective"] in " ".join(ran.stdout.split())
     gates = {gate["id"]: gate["outcome"] for gate in document["gates"]}

@@ -155,7 +155,7 @@ def test_batch_statistics_change_the_objective_and_are_named() -> None:
     names = ("blocks.0.norm1", "blocks.0.norm2", "blocks.1.norm1")
     found = accumulation(0.4, batch_statistics=names)
     assert objective_of(asked(), found) == (
-        "The training objective changed: blocks.0.norm1 and blocks.0.norm2 and 1 more normalise over "
+        "The training objective changed: blocks.0.norm1, blocks.0.norm2 and 1 more normalise over "
         "the microbatch; another size, another model."
     )
 
