@@ -201,7 +201,8 @@ def sentence_of(
     why = listed([GATE_NAMES[gate.id] for gate in decisive])
     said = "" if len(decisive) > 1 else f" {decisive[0].sentence}"
     if verdict == "keep_original":
-        return f"Keep plain's microbatch: {what} fails {why}.{said}"
+        verb = "fails" if len(decisive) == 1 else "fail"
+        return f"Keep plain's microbatch: {why} {verb} for {what}.{said}"
     return f"Undecided: {what}, by {why}.{said}"
 
 
