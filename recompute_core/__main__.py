@@ -29,6 +29,7 @@ from .reports.command_recheck import recheck
 from .reports.command_report import report, verify
 from .settings import OURS, size_fields
 from .spec import PRESETS
+from .words import printable
 
 if TYPE_CHECKING:
     from .planning import Wish
@@ -451,7 +452,7 @@ def _silence(stream: Any) -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    click.echo("error: " + " ".join(message.split()), err=True)
+    click.echo("error: " + printable(" ".join(message.split())), err=True)
     sys.exit(code)
 
 

@@ -2,18 +2,31 @@
 
 import multiprocessing
 import os
+import signal
 import threading
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
+from multiprocessing.forkserver import ensure_running
 from typing import Any
 
 _PRELOAD = ["recompute_core.preload"]
 
 
 def fork_server() -> ForkServerContext:
-    """Where processes with torch in memory come from; the server starts with the first of them."""
+    """Where processes with torch in memory come from.
+
+    The server never hears Ctrl-C, which reaches all of a terminal's processes: while it loads torch it
+    would answer with a traceback. Whoever started it ends it.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
+    resource_tracker.ensure_running()  # else it starts with the server, and unblocks signals then
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what it starts with, it keeps
+    try:
+        ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return context
 
 

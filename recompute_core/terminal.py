@@ -1,5 +1,6 @@
 """What a terminal shows: progress while a study runs, tables afterwards."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from .studies.driver import Listener
 from .studies.findings import finding
 from .studies.flow import CellKey, total_cells
 from .studies.store import StudyRow
+from .words import printable
 
 if TYPE_CHECKING:
     from .safety import Safety
@@ -60,22 +62,20 @@ def progress(spec: StudySpec, done: int) -> Iterator[Listener]:
                 bar.update(task, description=f"queued: {others}")
             elif cell is not None and kind == "start":
                 pairs.clear()
-                bar.update(task, description=f"{cell[2]} of {_whose(cell[1])} at {cell[0]}")
+                bar.update(task, description=_plain(f"{cell[2]} of {_whose(cell[1])} at {cell[0]}"))
             elif cell is not None and kind == "done":
-                console.print(finding(*cell, data["payload"]), highlight=False)
+                console.print(_plain(finding(*cell, data["payload"])), highlight=False)
                 bar.advance(task)
             elif cell is not None and kind == "progress":
-                bar.update(task, description=f"{data['what']}: {data['percent']} %")
+                bar.update(task, description=_plain(f"{data['what']}: {data['percent']} %"))
             elif cell is not None and kind == "failed":
-                console.print(
-                    f"[red]{cell[2]} failed for {_whose(cell[1])} at {cell[0]}:[/] {data['reason']}"
-                )
+                what = _plain(f"{cell[2]} failed for {_whose(cell[1])} at {cell[0]}:")
+                console.print(f"[red]{what}[/] {_plain(data['reason'])}")
             elif cell is not None and kind == "pair":
                 pairs.append(data["candidate_s"] / data["plain_s"])
                 ratio = sorted(pairs)[len(pairs) // 2]
-                bar.update(
-                    task, description=f"time of {cell[1]} at {cell[0]}: {len(pairs)} pairs, {ratio:.2f}"
-                )
+                what = f"time of {cell[1]} at {cell[0]}: {len(pairs)} pairs, {ratio:.2f}"
+                bar.update(task, description=_plain(what))
 
         yield listen
 
@@ -90,13 +90,18 @@ def photo_progress() -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def steps_progress() -> Iterator[Callable[[str], None]]:
-    """A line on standard error, on a terminal alone, that says which training step runs."""
+    """A line on standard error that says which training step runs; where there is no terminal, only
+    what it waits for."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda _: None
+        yield lambda what: _say(what) if what.startswith("waiting ") else None
         return
     with console.status("starting") as status:
-        yield lambda what: status.update(escape(what))
+        yield lambda what: status.update(_plain(what))
+
+
+def _say(what: str) -> None:
+    print(printable(what), file=sys.stderr, flush=True)
 
 
 def safety_table(found: "Safety") -> Table:
@@ -109,12 +114,17 @@ def safety_table(found: "Safety") -> Table:
     for one in found.report.blocks:
         sentences = [reason.sentence for reason in (*one.reasons, *one.conditions)]
         table.add_row(
-            escape(one.block or "(the model)"),
+            _plain(one.block or "(the model)"),
             _VERDICTS.get(one.verdict, one.verdict),
             _mb(found.activation_bytes.get(one.block)),
-            escape("\n".join(sentences)),
+            "\n".join(map(_plain, sentences)),
         )
     return table
+
+
+def _plain(text: str) -> str:
+    """Foreign text as it is: no mark of rich's, no control character."""
+    return escape(printable(text))
 
 
 def _whose(plan: str) -> str:
@@ -139,7 +149,7 @@ def study_table(result: StudyResult) -> Table:
     for shape in dict.fromkeys(one.candidate.shape_key for one in result.judged):
         here = [one for one in result.judged if one.candidate.shape_key == shape]
         for row in [*_plain_row(here), *map(_candidate_row, here)]:
-            table.add_row(shape, *row)
+            table.add_row(_plain(shape), *row)
         table.add_section()
     return table
 
@@ -156,7 +166,7 @@ def _candidate_row(one: Judged) -> tuple[str, ...]:
     memory, timing = one.candidate.memory, one.candidate.timing
     ratio = memory.ratio if memory else None
     return (
-        one.candidate.plan,
+        _plain(one.candidate.plan),
         _mb(memory.candidate.saved_bytes) if memory else "",
         _mb(memory.candidate.peak_bytes) if memory else "",
         "" if ratio is None else f"{ratio:.3f}",
@@ -175,7 +185,8 @@ def _gate_word(gate: Gate) -> str:
 
 def plan_table(found: PlanResult) -> Table:
     """One row a plan: what is estimated, and what was measured if a study has run."""
-    table = Table(title=f"Plans for {found.workload['name']} at {found.shape_key}", title_justify="left")
+    title = _plain(f"Plans for {found.workload['name']} at {found.shape_key}")
+    table = Table(title=title, title_justify="left")
     table.add_column("plan", no_wrap=True)
     for name in ("peak MB, est.", "above state", "time, est.", "peak MB", "ratio", "95 % interval"):
         table.add_column(name, justify="right")
@@ -191,7 +202,7 @@ def plan_table(found: PlanResult) -> Table:
 def _plan_row(point: PlanPoint) -> tuple[str, ...]:
     low_high = point.measured_ratio_ci95
     return (
-        point.plan,
+        _plain(point.plan),
         _mb(point.peak_bytes),
         _mb(point.peak_above_state_bytes),
         f"+{100 * point.overhead:.1f} %",
@@ -229,11 +240,11 @@ def estimates_table(found: dict[str, Estimate]) -> Table:
     table.add_column("kind")
     for plan, one in found.items():
         table.add_row(
-            _whose(plan),
+            _plain(_whose(plan)),
             _mb(one.saved_bytes),
             _mb(one.peak_bytes),
             _mb(one.peak_above_state_bytes),
-            one.peak_at.words,
+            _plain(one.peak_at.words),
             f"{one.ceiling * 100:.0f}",
             one.kind,
         )
@@ -250,7 +261,7 @@ def fit_table(fit: dict[str, Any]) -> Table:
     for row in fit["plans"]:
         size = reached_words(row["largest"], row["at_limit"])
         peak = "" if row["largest"] is None else _mb(row["peak_bytes"])
-        table.add_row(_whose(row["plan"]), size, peak, "estimated")
+        table.add_row(_plain(_whose(row["plan"])), size, peak, "estimated")
     return table
 
 
@@ -262,8 +273,8 @@ def studies_table(rows: list[StudyRow]) -> Table:
     for row in rows:
         table.add_row(
             row.id,
-            row.spec.workload.name,
-            ", ".join(row.spec.plans[:3]) + (" …" if len(row.spec.plans) > 3 else ""),
+            _plain(row.spec.workload.name),
+            _plain(", ".join(row.spec.plans[:3])) + (" …" if len(row.spec.plans) > 3 else ""),
             str(len(row.spec.shapes)),
             row.status,
             (row.verdict or "").replace("_", " "),

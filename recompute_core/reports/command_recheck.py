@@ -59,8 +59,11 @@ def recheck(
     if not isinstance(believed, room.Believed):
         _refuse(believed, json_file)
         return
+    warnings: list[str] = []
     with steps_progress() as tell:
-        found = room.recheck(believed, shape, settings, tell=tell)
+        found = room.recheck(believed, shape, settings, tell=tell, warn=warnings.append)
+    for warning in warnings:
+        click.echo(printable(f"warning: {warning}"), err=True)
     if json_file != "-":
         for line in _lines(found):
             click.echo(printable(line))

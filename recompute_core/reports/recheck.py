@@ -53,13 +53,16 @@ from .recheck_changes import drift_of, machine_changes, update_changes
 from .recheck_history import folder, keep, statement_digest
 from .recheck_outcome import judged, parity_here, sentence_of, shape_sentence
 from .recheck_record import Change, Code, Drift, Recheck, ShapeRecheck, SignedBy
-from .refusal import Untrusted
+from .refusal import Untrusted, quoted
 from .signers import Signers
 from .verification import Verification, unreadable
 from .verify import verify
 
-MAY_BE_SET = ("threads", "device", "workload.images")
+_IMAGES = "workload.images"
+MAY_BE_SET = ("threads", "device", _IMAGES)
 """What names this machine, and nothing of what was reported."""
+_PATIENCE_S = 3600.0
+_PHOTOS = f"no folder that a report names is read; give its photos as --set {_IMAGES}=FOLDER"
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,14 @@ def recheck(
     settings: tuple[str, ...] = (),
     home: Path | None = None,
     tell: Tell = lambda _: None,
+    warn: Tell = lambda _: None,
 ) -> Recheck:
-    """Run a report's parity again, and keep what came of it.
+    """Run a report's parity again, and keep what came of it; `warn` hears why it cannot be kept.
 
     `shape` is a shape's key; all of them without it. `settings` are `path=value` of MAY_BE_SET. `home`
     is RECOMPUTE_HOME. Raises InputError for a shape that the report does not have and for a setting that
-    is none or that this machine cannot give, StoreError when the history cannot be kept.
+    is none or that this machine cannot give, or when the machine is busy for an hour; StoreError when
+    there is no place to work in.
     """
     home = home or home_folder()
     began, checked_at = time.monotonic(), now()
@@ -126,7 +131,10 @@ def recheck(
         shapes=found,
         sentence=sentence_of(found),
     )
-    keep(home, result)
+    try:
+        keep(home, result)
+    except StoreError as error:
+        warn(f"the recheck is not in the history: {error}")
     return result
 
 
@@ -144,7 +152,7 @@ def _spec(found: Found, settings: tuple[str, ...]) -> StudySpec:
                 f"{', '.join(MAY_BE_SET)} may be set"
             )
         assign(raw, assignment)
-    set_images = any(one.startswith("workload.images=") for one in settings)
+    set_images = any(one.startswith(f"{_IMAGES}=") for one in settings)
     if set_images and not isinstance(spec.workload, ReceiptsSettings):
         raise InputError(f"--set workload.images: {spec.workload.name} has no photos")
     asked = parse_spec(raw, "--set")
@@ -183,8 +191,10 @@ def _held(lock: Lock, tell: Tell, waiting: str) -> Iterator[None]:
     """Hold a lock, and say so while somebody else does."""
     if not lock.acquire():
         tell(waiting)
+        deadline = time.monotonic() + _PATIENCE_S
         while not lock.acquire(0.5):
-            pass
+            if time.monotonic() > deadline:
+                raise InputError(f"{waiting}; an hour has passed, try again")
     try:
         yield
     finally:
@@ -229,6 +239,7 @@ class _Rechecking:
     ) -> None:
         self.found, self.spec, self.settings = found, spec, settings
         self.home, self.work, self.tell = home, work, tell
+        self.has_photos = any(one.startswith(f"{_IMAGES}=") for one in settings)
         self.book = Book.of(found.cells)
         self.environment: dict[str, Any] = {}
         self.changes: tuple[Change, ...] = ()
@@ -244,6 +255,9 @@ class _Rechecking:
         recorded = self._recorded(key)
         if isinstance(recorded, str):
             return not_run("nothing-recorded", recorded.removesuffix("."))
+        images = getattr(self.spec.workload, "images", None)
+        if images is not None and not self.has_photos:
+            return not_run("not-rebuilt", f"{_PHOTOS}, which lay in {quoted(images)} there")
         try:
             check_memory(self.spec.model_copy(update={"shapes": (sizes,)}))
         except InputError as error:

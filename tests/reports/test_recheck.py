@@ -20,6 +20,8 @@ from click.testing import CliRunner
 from PIL import Image
 
 from recompute_core.__main__ import cli
+from recompute_core.errors import InputError
+from recompute_core.reports import recheck as room
 from recompute_core.reports.bundle import Bundle, write_bundle
 from recompute_core.reports.evidence import CELLS, REVISIONS
 from recompute_core.reports.recheck import Believed, recheck, verified
@@ -29,6 +31,7 @@ from recompute_core.reports.release import release
 from recompute_core.reports.strict_json import canonical
 from recompute_core.studies import engine
 from recompute_core.studies.locks import Lock, machine_lock
+from recompute_core.terminal import steps_progress
 from tests.core import saboteurs
 from tests.reports.rechecks import GPT, SOMEBODYS, machine, reported, somebodys
 from tests.reports.signing import ANN, SIGNERS
@@ -402,23 +405,23 @@ def test_a_replaced_photo_outside_the_batch(
     assert changed(found, "none", "another") == ["data set"]
 
 
-def test_photos_that_are_gone(home: Path, receipts: Bundle, photos: Path, tmp_path: Path) -> None:
+def test_photos_that_are_not_there(home: Path, receipts: Bundle, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"--set workload\.images: .*nowhere"):
         again(receipts, home, tmp_path, f"workload.images={tmp_path}/nowhere")
-    away = photos.rename(photos.with_name("away"))
-    try:
-        found = again(receipts, home, tmp_path)
-    finally:
-        away.rename(photos)
+
+
+def test_a_folder_that_a_report_names_is_not_read(home: Path, receipts: Bundle, tmp_path: Path) -> None:
+    found = again(receipts, home, tmp_path)
     (one,) = found.shapes
     assert (one.outcome, one.code, found.exit_code) == ("cannot_tell", "not-rebuilt", 3)
-    assert str(photos) in one.sentence
+    assert "give its photos as --set workload.images=FOLDER" in one.sentence
+    assert one.canary is None, "nothing was run"
 
 
 def test_dropout_that_is_not_drawn_again(home: Path, photos: Path, tmp_path: Path) -> None:
     workload = {"name": "receipts", "images": str(photos), "dropout": 0.5} | SIZES
     bundle = reported(home, workload=workload, checkpoint={"rng": "ignore"})
-    found = again(bundle, home, tmp_path)
+    found = again(bundle, home, tmp_path, f"workload.images={photos}")
     (one,) = found.shapes
     assert (one.outcome, one.code, found.exit_code) == ("lost", "parity", 1)
     assert one.held_in_report is False
@@ -497,7 +500,7 @@ def test_a_machine_that_is_too_small(
     found = again(gpt, home, tmp_path)
     assert {(one.outcome, one.code) for one in found.shapes} == {("cannot_tell", "not-rebuilt")}
     assert "plain needs about" in found.sentence
-    assert found.sentence.endswith("So at 2 of 2 shapes.")
+    assert found.sentence.endswith("Cannot tell at 2 of 2 shapes.")
 
 
 @pytest.mark.parametrize(
@@ -577,6 +580,61 @@ def test_each_recheck_is_kept(
     document = json.loads(said.output)
     assert document["schema"] == "recompute-recheck-history/1"
     assert document["rechecks"] == [first.document(), second.document()]
+
+
+def test_what_cannot_be_kept_is_told_all_the_same(own: Bundle, tmp_path: Path) -> None:
+    home, warnings = tmp_path / "full", list[str]()
+    kept = again(own, home, tmp_path)
+    file = folder(home) / f"{kept.statement.removeprefix('sha256:')}.jsonl"
+    file.unlink()
+    file.mkdir()
+    found = again(own, home, tmp_path, warn=warnings.append)
+    assert (found.outcome, found.exit_code) == ("same", 0)
+    assert warnings == [f"the recheck is not in the history: {file}: Is a directory"]
+
+
+def test_nobody_waits_for_ever(
+    home: Path, own: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.0)
+    machine = machine_lock()
+    assert machine.acquire(600)
+    try:
+        with pytest.raises(InputError, match="something is measured; an hour has passed, try again"):
+            again(own, home, tmp_path)
+    finally:
+        machine.release()
+
+
+def test_waiting_is_said_without_a_terminal_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with steps_progress() as tell:
+        tell("waiting for the machine")
+        tell("plain at T=1 B=1")
+    assert capsys.readouterr() == ("", "waiting for the machine\n")
+
+
+def test_control_c_while_the_fork_server_starts(gpt: Bundle, written: Callable[[Bundle], Path]) -> None:
+    """It goes to all of a terminal's processes."""
+    path = written(gpt)
+    words = ["recheck", str(path), "--signers", str(path.with_name("signers.json"))]
+    with subprocess.Popen(
+        [sys.executable, "-m", "recompute_core", *words],
+        env=os.environ | {"RECOMPUTE_HOME": str(path.parent / "stopped")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            _wait_for(lambda: running.poll() is not None or len(_family(running)) >= 2)
+            family = _family(running)
+            time.sleep(0.3)
+            os.killpg(running.pid, signal.SIGINT)
+            said, errors = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert (running.returncode, said, errors.strip()) == (4, "", "error: stopped")
+    _wait_for(lambda: not any(one.is_running() and one.status() != "zombie" for one in family))
 
 
 @pytest.fixture
