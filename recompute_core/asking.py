@@ -8,6 +8,7 @@ import yaml
 from .errors import InputError
 from .plans.anatomy import anatomy_of
 from .plans.names import first_blocks
+from .reading import open_file
 from .settings import is_own
 from .spec import StudySpec, parse_spec, preset
 from .studies.looking import looked_up
@@ -70,7 +71,8 @@ def asked_workload(workload: str, settings: tuple[str, ...], plans: tuple[str, .
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file."""
     try:
-        text = path.read_text()
+        with open_file(path) as file:
+            text = file.read().decode()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

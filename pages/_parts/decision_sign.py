@@ -6,6 +6,7 @@ passphrase is sent once, and taken out of its field's state before anything is d
 
 import os
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 
 import streamlit as st
@@ -56,7 +57,7 @@ def sign_panel(said: Predicate) -> None:
         known = None if path is None else known_fingerprint(path)
         why_off = "this server has no key." if path is None else None
     except InputError as error:
-        known, why_off = None, f"{error}."
+        known, why_off = None, f"{_without_folder(error, path)}."
     with st.container(border=True):
         if path is None or why_off is not None:
             st.markdown(
@@ -70,6 +71,11 @@ def sign_panel(said: Predicate) -> None:
         if signed is not None:
             st.html(_signed_strip(signed))
         _take_away(said, signed)
+
+
+def _without_folder(error: Exception, path: Path | None) -> str:
+    """What is wrong with a key; where the server keeps it is nobody's business."""
+    return str(error) if path is None else str(error).replace(str(path), path.name)
 
 
 def key_file() -> Path | None:
@@ -149,11 +155,23 @@ def _sign_and_keep(study: str, plan: str, path: Path) -> None:
     passphrase: str = st.session_state[_FIELD]
     del st.session_state[_FIELD]  # with what the field holds on this side,
     st.session_state[_FIELD] = ""  # and this is what the browser's holds from now on
-    st.session_state.pop(_SIGNED, None)
+    if not passphrase:
+        signed: Signed | None = st.session_state.get(_SIGNED)
+        if signed is None or (signed.study, signed.plan) != (study, plan):  # else a second click
+            st.session_state[_REFUSED] = "Not signed: type the passphrase."
+        return
     try:
         st.session_state[_SIGNED] = sign(get_store(), study, plan, path, passphrase)
     except (InputError, StoreError) as error:
-        st.session_state[_REFUSED] = f"Not signed: {str(error).replace(str(path), path.name)}."
+        st.session_state[_REFUSED] = f"Not signed: {_without_folder(error, path)}."
+
+
+def _preview(said: Predicate) -> bytes:
+    """The page; or, as the browser has asked for a file by then, one that says why there is none."""
+    try:
+        return render(said, read_evidence(gather(get_store(), said.study.id, said.plan)))
+    except (InputError, StoreError, Untrusted) as error:
+        return f"<!doctype html><title>No preview</title><p>No preview: {escape(str(error))}.\n".encode()
 
 
 def _take_away(said: Predicate, signed: Signed | None) -> None:
@@ -170,7 +188,7 @@ def _take_away(said: Predicate, signed: Signed | None) -> None:
             )
         st.download_button(
             "Download an unsigned preview",
-            data=lambda: render(said, read_evidence(gather(get_store(), study, plan))),
+            data=lambda: _preview(said),
             file_name=f"unsigned-{file_slug(study, plan)}.html",
             mime="text/html",
             on_click="ignore",

@@ -8,9 +8,11 @@ evidence/             what it all follows from
 
 import io
 import os
+import re
 import secrets
 import shutil
 import stat
+import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InputError
+from ..reading import open_file
 from .refusal import Untrusted, quoted
 from .statement import is_safe_name
 from .zips import contents
@@ -32,6 +35,7 @@ EVIDENCE = "evidence/"
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _DOS_FOLDER = 0x10
+_PART, _LEFT_S = re.compile(r"\.[0-9a-f]{16}\.part"), 3600.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,9 @@ def check_new_bundle(out: Path) -> None:
     """InputError when a report cannot be written there; asked before anybody types a passphrase."""
     if out.name in ("", ".."):
         raise InputError(f"--out {out}: is no name of a folder")
+    around = Path(os.path.abspath(out)).parent
+    if any(os.path.lexists(folder / REPORT) for folder in (around, around.parent)):
+        raise InputError(f"--out {out}: lies in another report's folder; give another place")
     if _is_zip(out):
         if os.path.lexists(out):
             raise InputError(f"--out {out}: exists; give another name")
@@ -104,6 +111,7 @@ def write_bundle(out: Path, bundle: Bundle) -> None:
     part = out.with_name(f".{secrets.token_hex(8)}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
+        _clear_parts(out.parent)
         if _is_zip(out):
             _write(part, zip_of(bundle))
             os.link(part, out)
@@ -117,6 +125,14 @@ def write_bundle(out: Path, bundle: Bundle) -> None:
         shutil.rmtree(part, ignore_errors=True)
         with suppress(OSError):
             part.unlink()
+
+
+def _clear_parts(folder: Path) -> None:
+    """Remove what was left here by a process that was killed while it wrote."""
+    for left in folder.glob(".*.part"):
+        with suppress(OSError):
+            if _PART.fullmatch(left.name) and time.time() - left.lstat().st_mtime > _LEFT_S:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _write_folder(folder: Path, bundle: Bundle) -> None:
@@ -158,7 +174,7 @@ def read_bundle(path: Path) -> Bundle:
     try:
         if path.is_dir():
             return Bundle(_checked(_folder_files(path)))
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return read_zip(file.read(MOST_BYTES + 1))
     except FileNotFoundError:
         raise InputError(f"{path}: no such folder or .zip") from None

@@ -9,6 +9,7 @@ import click
 
 from ..errors import InputError
 from ..output import check_json_file, json_option, show, write_json
+from ..words import printable
 from ..writing import write_whole
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ def new(out: Path, kind: Any, descriptor: int | None, json_file: str | None) -> 
     write_key(out, key, passphrase(descriptor, new=True))
     try:
         write_whole(public_file, public_pem(key.public_key()))
-    except OSError as error:
+    except BaseException as error:
+        out.unlink()  # a key whose public half is nowhere is of no use
+        if not isinstance(error, OSError):
+            raise
         raise InputError(f"{public_file}: cannot be written: {error.strerror}") from None
     document = {"file": str(out), "public_file": str(public_file)} | _about(key.public_key())
     if json_file != "-":
@@ -151,6 +155,7 @@ def revoke(who: str, signers: Path | None, json_file: str | None) -> None:
 @json_option
 def list_signers(signers: Path | None, json_file: str | None) -> None:
     """List whose keys you trust, and those that expired or were revoked."""
+    from rich.markup import escape
     from rich.table import Table
 
     from .signers import load_signers, signers_file
@@ -163,7 +168,7 @@ def list_signers(signers: Path | None, json_file: str | None) -> None:
         for signer in found:
             days = (signer.trusted_at, signer.expires_at, signer.revoked_at)
             table.add_row(
-                signer.name,
+                escape(printable(signer.name)),
                 signer.state(now),
                 signer.kind,
                 signer.fingerprint,

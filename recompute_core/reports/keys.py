@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ..errors import InputError
-from ..reading import read_at_most
+from ..reading import open_file, read_at_most
 from . import pkcs8
 
 PrivateKey = ec.EllipticCurvePrivateKey | Ed25519PrivateKey
@@ -195,7 +195,7 @@ def check_key_file(path: Path) -> bytes:
 def is_private(path: Path) -> bool:
     """Whether a file holds a private key of any kind, one that is refused for signing included."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return b"PRIVATE KEY-----" in file.read(_LARGEST_FILE_BYTES)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from ..errors import InputError
+from ..reading import open_file
 from ..spec import explain
 from ..studies.locks import Lock
 from ..studies.store import home_folder
@@ -152,7 +153,7 @@ def signers_file(given: Path | None) -> Path:
 def load_signers(path: Path, *, may_be_missing: bool = False) -> Signers:
     """The signers of a file; none, if it may be missing and is. InputError names what is wrong in it."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             about = os.fstat(file.fileno())
             data = file.read(_LARGEST_FILE_BYTES + 1)
     except FileNotFoundError:

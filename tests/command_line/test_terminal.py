@@ -1,4 +1,4 @@
-"""What a terminal shows of foreign text: the text."""
+"""What a terminal shows: of a study its figures, of foreign text the text."""
 
 import io
 
@@ -6,7 +6,9 @@ from rich.console import Console
 
 from recompute_core import terminal
 from recompute_core.spec import StudySpec
-from tests.core import cells
+from recompute_core.studies.assemble import assemble
+from recompute_core.terminal import study_table
+from tests.core import cells as made
 
 HOSTILE = "[bold red]a[/] [/b] [link=https://evil.example]x[/link]\x1b[2J"
 SHOWN = HOSTILE.replace("\x1b", "?")
@@ -20,12 +22,12 @@ def _shown(table: object) -> str:
 
 
 def test_names_in_tables_are_no_marks() -> None:
-    row = cells.row(StudySpec.model_validate({"plans": [HOSTILE.replace("\x1b", "?")]}), "done")
+    row = made.row(StudySpec.model_validate({"plans": [HOSTILE.replace("\x1b", "?")]}), "done")
     assert SHOWN in _shown(terminal.studies_table([row]))
 
 
 def test_names_in_progress_are_no_marks(capsys) -> None:
-    with terminal.progress(cells.SPEC, 0) as listen:
+    with terminal.progress(made.SPEC, 0) as listen:
         key = ("T=1 B=1", HOSTILE, "parity")
         listen("start", key, {})
         listen("pair", key, {"candidate_s": 1.0, "plain_s": 1.0})
@@ -33,3 +35,16 @@ def test_names_in_progress_are_no_marks(capsys) -> None:
         listen("failed", key, {"reason": HOSTILE})
     said = " ".join(capsys.readouterr().err.split())
     assert f"parity failed for {SHOWN} at T=1 B=1: {SHOWN}" in said
+
+
+def test_the_times_of_a_row_are_of_its_own_pairs() -> None:
+    cells = list(made.play()[1].values())
+    result = assemble(made.row(status="done"), cells)
+    columns = {column.header: list(column.cells) for column in study_table(result).columns}
+    plain, first = columns["plan"].index("plain"), columns["plan"].index("every-block")
+    assert columns["plain ms"][plain] == columns["update ms"][plain] == ""
+    timing = next(one.candidate.timing for one in result.judged if one.candidate.plan == "every-block")
+    assert timing is not None
+    assert columns["plain ms"][first] == f"{timing.plain_median_s * 1e3:.0f}"
+    assert columns["update ms"][first] == f"{timing.candidate_median_s * 1e3:.0f}"
+    assert columns["paired ratio"][first] == f"{timing.ratio_median:.3f}"

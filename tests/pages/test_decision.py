@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages._parts import decision, exports
+from pages._parts import decision, decision_sign, exports
 from pages._parts.data import snapshot
 from recompute_core.errors import InputError
 from recompute_core.reports.evidence import gather
@@ -196,6 +196,8 @@ def test_a_key_that_others_may_read_is_not_used(open_page: OpenPage, store: Stor
     key.chmod(0o644)
     app = open_page("decision", study=studies.filled(store))
     assert "others may use it, mode 0644; run chmod 600 on it" in text(app)
+    assert "Signing is off:** release.pem" in text(app).replace("\\", "")
+    assert str(key.parent) not in text(app)
     assert not app.text_input
 
 
@@ -218,13 +220,36 @@ def test_a_signed_report_verifies(open_page: OpenPage, store: Store, key: Path) 
     assert not any(label.startswith("Download the signed") for label in _downloads(app))
 
 
+def test_a_second_click_or_a_wrong_passphrase_later_loses_no_report(
+    open_page: OpenPage, store: Store, key: Path
+) -> None:
+    app = _sign(open_page("decision", study=studies.filled(store)), PASSPHRASE)
+    signed = app.session_state["signed report"]
+    for typed, errors in (("", 0), ("wrong horse 00000", 1), ("", 0)):
+        _sign(app, typed)
+        assert (app.session_state["signed report"], len(app.error)) == (signed, errors)
+        assert _downloads(app)[0].startswith("Download the signed report")
+    app.selectbox[0].set_value("every-2nd-block").run()
+    (error,) = _sign(app, "").error
+    assert error.value == "Not signed: type the passphrase."
+
+
+def test_a_preview_of_a_study_that_was_removed_says_so(store: Store) -> None:
+    said = _said(store, studies.filled(store))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decision_sign, "get_store", lambda: Store(store.home / "another"))
+        page = decision_sign._preview(said).decode()
+    assert "<p>No preview: no study " in page
+
+
 @pytest.mark.parametrize("typed", ["", "wrong horse 00000", "x" * 1000])
 def test_a_wrong_passphrase_is_one_line(
     open_page: OpenPage, store: Store, key: Path, typed: str
 ) -> None:
     app = _sign(open_page("decision", study=studies.filled(store)), typed)
     (error,) = app.error
-    assert error.value.replace("\\", "").startswith("Not signed: release.pem: wrong passphrase")
+    why = "release.pem: wrong passphrase" if typed else "type the passphrase"
+    assert error.value.replace("\\", "").startswith(f"Not signed: {why}")
     assert str(key.parent) not in error.value
     assert not any(label.startswith("Download the signed") for label in _downloads(app))
     _sign(app, PASSPHRASE)

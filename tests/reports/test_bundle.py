@@ -59,6 +59,24 @@ def test_what_is_in_the_way_is_said(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["decision/more", "decision/more.zip", "decision/evidence/more"])
+def test_no_report_is_written_into_another(tmp_path: Path, name: str) -> None:
+    write_bundle(tmp_path / "decision", honest())
+    with pytest.raises(InputError, match="lies in another report's folder"):
+        write_bundle(tmp_path / name, honest())
+    assert checked(read_bundle(tmp_path / "decision")).verified
+
+
+def test_what_a_killed_process_left_is_removed_an_hour_later(tmp_path: Path) -> None:
+    old, new, other = f".{'0' * 16}.part", f".{'1' * 16}.part", ".mine.part"
+    for name in (old, new, other):
+        (tmp_path / name).mkdir()
+    for name in (old, other):
+        os.utime(tmp_path / name, (0, 0))
+    write_bundle(tmp_path / "decision.zip", honest())
+    assert {path.name for path in tmp_path.iterdir()} == {new, other, "decision.zip"}
+
+
 @pytest.mark.parametrize("name", ["decision", "decision.zip"])
 def test_a_full_disk_or_a_stop_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

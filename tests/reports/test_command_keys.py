@@ -1,5 +1,6 @@
 """`keys …` as a user types it: what it prints, writes and asks, and how it exits."""
 
+import errno
 import json
 import os
 import pty
@@ -12,11 +13,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 
 from recompute_core.__main__ import main
-from recompute_core.reports import pkcs8
+from recompute_core.reports import command_keys, pkcs8
 from recompute_core.reports.keys import fingerprint, load_key, public_pem, read_public_key
 from recompute_core.reports.signers import load_signers
 from tests.reports.signing import ANN, BOB
@@ -100,6 +102,28 @@ def test_new_never_overwrites(run: Run, name: str) -> None:
     done = run("new", "--out", "k")
     assert (done.code, f"error: {name}: exists" in done.error) == (2, True)
     assert (os.listdir(), Path(name).read_text()) == ([name], "mine")
+
+
+def test_a_key_without_its_public_half_is_not_left_behind(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "k" * 250  # with .pub.pem too long for a file
+    assert run("new", "--out", name).code == 2
+    assert os.listdir() == []
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(command_keys, "write_whole", Mock(side_effect=full))
+    assert (
+        run("new", "--out", "k").error.strip()
+        == "error: k.pub.pem: cannot be written: No space left on device"
+    )
+    assert os.listdir() == []
+
+
+def test_a_name_is_no_mark_and_moves_no_cursor(run: Run, public: str) -> None:
+    name = "[red]ann[/] [/b]"
+    assert run("trust", public, "--name", name, "--yes", fingerprint(ANN.public_key())).code == 0
+    assert name in run("list").out
+    assert run("revoke", "\x1b[2J").error.strip().isprintable()
 
 
 @pytest.mark.parametrize("name", [".", "", "/", "..", "none/.."])
