@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from .intervals import Interval
+from .plans.names import in_a_sentence
 from .results import (
     Candidate,
     FigureKind,
@@ -282,7 +283,7 @@ def in_mb(count: float) -> str:
 def candidate_sentence(one: Judged) -> str:
     """The verdict on one candidate with its figures, as shown everywhere."""
     candidate = one.candidate
-    name = f"{candidate.plan} at {candidate.shape_key}"
+    name = f"{in_a_sentence(candidate.plan)} at {candidate.shape_key}"
     if isinstance(candidate, Refused):
         if candidate.stopped_by == "pending":
             return f"Not decided yet: {name}."
@@ -327,14 +328,21 @@ def study_sentence(judged: Sequence[Judged]) -> str:
     """The verdict of a study in one sentence."""
     best = chosen(judged)
     if best is not None:
-        shapes = {one.candidate.shape_key for one in judged}
-        more = f" Every gate holds at all {len(shapes)} shapes." if len(shapes) > 1 else ""
-        return candidate_sentence(best) + more
+        own = [one.candidate for one in judged if one.candidate.plan == best.candidate.plan]
+        timed = [one for one in own if isinstance(one, Measured)]
+        slowest = max(timed, key=lambda one: one.timing.ratio_median)
+        more = (
+            f" Every gate holds at all {len(own)} shapes; the least favourable update is "
+            f"{slowest.timing.ratio_median:.2f} times as long, at {slowest.shape_key}."
+        )
+        return candidate_sentence(best) + (more if len(own) > 1 else "")
     verdict = study_verdict(judged)
     if verdict == "keep_original" and len(judged) > 1:
         passed = [one for one in judged if one.verdict == "adopt"]
         if passed:
-            places = ", ".join(f"{p.candidate.plan} at {p.candidate.shape_key}" for p in passed)
+            places = ", ".join(
+                f"{in_a_sentence(p.candidate.plan)} at {p.candidate.shape_key}" for p in passed
+            )
             return f"Keep the original: no plan passes at every shape. Passing: {places}."
         if all(isinstance(one.candidate, Refused) for one in judged):
             return f"{candidate_sentence(judged[0])} Every other candidate is refused too."

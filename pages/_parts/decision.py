@@ -185,9 +185,10 @@ def _figure(gate: Gate) -> str:
     if gate.observed is None:
         return "–"
     is_ratio = gate.id != "gradient_parity"
-    return (
-        f'{figure(gate.observed, is_ratio)}<span class="rs-sub">{interval(gate.ci95, is_ratio)}</span>'
-    )
+    edges = interval(gate.ci95, is_ratio)
+    if gate.kind == "supplied" and edges == "exact":
+        edges = "one value, no interval"
+    return f'{figure(gate.observed, is_ratio)}<span class="rs-sub">{edges}</span>'
 
 
 def _limit(gate: Gate) -> str:

@@ -4,6 +4,7 @@ What was decided stands in the predicate; the records behind it are read from th
 """
 
 import hashlib
+from typing import Any
 
 from ..results import Candidate, StudyResult
 from .evidence import Found
@@ -34,7 +35,9 @@ def view_of(predicate: Predicate, found: Found) -> ReportView:
         thresholds=declared.thresholds,
         declared_at=declared.declared_at,
         first_measured_at=declared.first_measured_at,
-        workload={k: v for k, v in predicate.workload.items() if k not in ("anatomy", "blocks")},
+        workload={
+            k: v for k, v in predicate.workload.items() if k != "anatomy" and not _are_names(k, v)
+        },
         regions=predicate.regions,
         blocks=next((kept.blocks for kept in result.references.values()), ()),
         study_id=predicate.study.id,
@@ -52,6 +55,11 @@ def view_of(predicate: Predicate, found: Found) -> ReportView:
         not_recorded=predicate.not_recorded,
         files=tuple(_signed(name, data) for name, data in sorted(found.files.items())),
     )
+
+
+def _are_names(key: str, value: Any) -> bool:
+    """Of somebody's own model: its blocks by name, which the page shows in other places."""
+    return key == "blocks" and not isinstance(value, int)
 
 
 def _shape(said: ShapeDecision, candidate: Candidate, result: StudyResult) -> ShapeView:

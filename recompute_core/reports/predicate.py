@@ -283,7 +283,8 @@ def _sentence(result: StudyResult) -> str:
     missed = [one for one in result.judged if one.verdict == result.verdict]
     if result.verdict == "adopt" or stopped or not missed:
         return result.sentence
-    more = f" So at {len(missed)} of {len(result.judged)} shapes." if len(result.judged) > 1 else ""
+    shapes = len(result.judged)
+    more = f" This is the verdict at {len(missed)} of {shapes} shapes." if shapes > 1 else ""
     return candidate_sentence(missed[0]) + more
 
 
@@ -372,6 +373,13 @@ _MEMORY = (
     "peak_reserved_bytes",
     "process_peak_bytes",
 )
+_SOURCES = {
+    "saved_bytes": "what autograd keeps for backward, once per storage: saved-tensor hooks, exact",
+    "naive_saved_bytes": "what autograd keeps for backward, once per pointer: saved-tensor hooks, exact",
+    "state_bytes": "parameters, buffers, gradients, optimizer state and inputs, added up",
+    "process_peak_bytes": "largest resident set of the measuring process, from the kernel",
+}
+"""Of figures that are not the allocator's."""
 
 
 def _memory(memory: MemoryPair) -> Iterator[Figure]:
@@ -385,7 +393,7 @@ def _memory(memory: MemoryPair) -> Iterator[Figure]:
             plain=plain,
             candidate=candidate,
             kind=memory.candidate.kind,
-            source=memory.candidate.source,
+            source=_SOURCES.get(name, memory.candidate.source),
             not_measured=None if is_there else missing or "the meter gave none",
         )
 

@@ -146,5 +146,6 @@ def shape_sentence(key: str, outcome: RecheckOutcome, why: str, held: bool | Non
 def sentence_of(shapes: tuple[ShapeRecheck, ...]) -> str:
     worst = worst_of(shapes)
     alike = sum(one.outcome == worst.outcome for one in shapes)
-    more = f" So at {alike} of {len(shapes)} shapes." if len(shapes) > 1 else ""
+    said = WORDS[worst.outcome].capitalize()
+    more = f" {said} at {alike} of {len(shapes)} shapes." if len(shapes) > 1 else ""
     return worst.sentence + more

@@ -354,7 +354,14 @@ def test_a_plan_that_misses_at_one_shape_alone_is_not_adopted() -> None:
     assert [shape.verdict for shape in said.shapes] == ["adopt", "keep_original"]
     assert said.verdict == "keep_original"
     assert said.sentence.startswith("Keep the original rather than every-block at T=256 B=4")
-    assert said.sentence.endswith("So at 1 of 2 shapes.")
+    assert said.sentence.endswith("This is the verdict at 1 of 2 shapes.")
+
+
+def test_each_figure_names_its_own_meter() -> None:
+    sources = {one.name: one.source for one in derive(evidence_from(studies.filled)).shapes[0].figures}
+    assert "largest resident set" in sources["process_peak_bytes"]
+    assert "saved-tensor hooks" in sources["saved_bytes"]
+    assert sources["peak_bytes"] not in (sources["process_peak_bytes"], sources["saved_bytes"])
 
 
 def test_what_is_not_claimed() -> None:

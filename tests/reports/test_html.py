@@ -26,7 +26,7 @@ from recompute_core.reports.page.markup import el, visible
 from recompute_core.reports.page.plot import Scale
 from recompute_core.reports.page.regions import regions_in_words, state_of
 from recompute_core.reports.page.view import ReportView
-from recompute_core.reports.page.words import gap, plan_label, runs
+from recompute_core.reports.page.words import gap, interval, plan_label, runs
 from recompute_core.reports.predicate import Predicate
 from recompute_core.results import Gap
 from recompute_core.spec import Region, StudySpec
@@ -176,6 +176,18 @@ def test_what_the_predicate_says_is_said(make: Any) -> None:
         assert shape.references is not None
         said += [shape.shape_key, shape.references.update, shape.references.batch]
     assert [words for words in said if words not in text] == []
+
+
+def test_settings_hold_the_number_of_blocks_and_time_lines_say_what_slowed_them() -> None:
+    said = read(render(*adopted())).text
+    assert f"blocks {cells.SPEC.workload.blocks}" in said
+    assert "Recorded under the profiler" in said
+    assert "it may have been studied before, under other thresholds" in said
+
+
+def test_a_supplied_point_is_called_exact_by_nobody() -> None:
+    assert interval((0.5, 0.5), True) == "exact"
+    assert interval((0.5, 0.5), True, "supplied") == "one value, no interval"
 
 
 def test_equal_decisions_give_equal_bytes() -> None:
@@ -486,6 +498,28 @@ def test_no_width_cuts_anything_off(chromium: Browser, saved: Path) -> None:
     found.page.context.close()
 
 
+_COVERED = """() => {
+  const boxes = (css) => [...document.querySelectorAll('#picture svg ' + css)].map(
+    (one) => [one.textContent || one.getAttribute('class'), one.getBoundingClientRect()]
+  );
+  const names = boxes('.strong'), others = [...names, ...boxes('.edged'), ...boxes('.fill-plain')];
+  const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+    && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  return names.flatMap(([name, box]) =>
+    others.filter(([, other]) => other !== box && meet(box, other)).map(([other]) => [name, other])
+  ).filter(([name, other]) => name !== other);
+}"""
+
+
+@pytest.mark.browser
+def test_no_name_in_the_picture_covers_a_mark_or_another_name(chromium: Browser, saved: Path) -> None:
+    found = opened(chromium, saved, "light", 420)
+    for width in (420, 1100):
+        found.page.set_viewport_size({"width": width, "height": 900})
+        assert (width, found.page.evaluate(_COVERED)) == (width, [])
+    found.page.context.close()
+
+
 @pytest.mark.browser
 def test_the_themes_differ_and_paper_is_white(chromium: Browser, saved: Path) -> None:
     grounds = []
@@ -502,6 +536,24 @@ def test_the_themes_differ_and_paper_is_white(chromium: Browser, saved: Path) ->
 def squashed(text: str) -> str:
     """Without ligatures, and without what a line break may add or take."""
     return re.sub(r"[\s\u00ad\u2010-]", "", unicodedata.normalize("NFKC", text))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("down", [0, 150, 300])
+def test_no_page_ends_with_a_heading_or_with_the_head_of_a_table(
+    chromium: Browser, saved: Path, down: int
+) -> None:
+    found = opened(chromium, saved, "light", A4_PX)
+    found.page.emulate_media(media="print")
+    found.page.evaluate(f"document.querySelector('header').style.paddingTop = '{down}px'")
+    heads = (
+        "[...document.querySelectorAll('h2, h3, caption, thead, .legend')].map((one) => one.innerText)"
+    )
+    ends = [squashed(text) for text in found.page.evaluate(heads) if text.strip()]
+    for page in PdfReader(BytesIO(found.page.pdf(prefer_css_page_size=True))).pages:
+        text = squashed(re.sub(r"\b\d+ of \d+\b", "", page.extract_text(), count=1))
+        assert not text.endswith(tuple(ends)), text[-60:]
+    found.page.context.close()
 
 
 @pytest.mark.browser

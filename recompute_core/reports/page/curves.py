@@ -6,6 +6,7 @@ from ...words import shape_labels
 from .markup import Html, el, join, paragraph
 from .plot import Plot, Scale, drawing, legend
 from .view import ReportView, ShapeView
+from .words import limit as limit_words
 from .words import plan_label
 
 _HEIGHT = 190
@@ -122,7 +123,7 @@ def _ratio_panel(view: ReportView) -> Html | None:
     inside = [
         plot.grid(labels, [(at, [f"{at:.2f}"]) for at in plot.up.ticks(5)]),
         el("line", x1="0", x2="100%", y1=y, y2=y, class_="gate"),
-        el("text", f"gate {limit:g}", x="100%", y=y, dy="-5", class_="name end"),
+        el("text", f"limit {limit_words(limit)}", x="100%", y=y, dy="-5", class_="name end"),
     ]
     if len(found) > 1:
         inside.append(plot.path([(x, v) for x, v, _ in found], "curve line-recomputed"))

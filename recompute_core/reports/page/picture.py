@@ -13,11 +13,11 @@ from ...words import OUTCOMES, POINT_MEANINGS, shape_labels
 from .markup import Html, el, paragraph
 from .plot import Plot, Scale, drawing, legend
 from .view import ReportView, ShapeView
-from .words import VERDICT_OUTCOME
+from .words import VERDICT_OUTCOME, limit
 
 _HEIGHT = 330
-_LETTER_ROOM = 16
-"""Pixels from one name to the next below it."""
+_NARROW, _LETTER = 320, 7.2
+"""Pixels: the drawing's width in a narrow window, and a letter's. A wider one has more room."""
 _MOST_NAMES = 12
 
 
@@ -111,7 +111,7 @@ def _region(plot: Plot, limits: Thresholds) -> Html:
 def _gates(plot: Plot, limits: Thresholds) -> Html:
     left = plot.across.share(limits.update_ratio) > 0.75
     x, y = plot.x(limits.update_ratio), plot.y(limits.peak_ratio)
-    update, peak = f"gate {limits.update_ratio:g}", f"gate {limits.peak_ratio:g}"
+    update, peak = f"limit {limit(limits.update_ratio)}", f"limit {limit(limits.peak_ratio)}"
     return Html(
         el("line", x1=x, x2=x, y1="0", y2="100%", class_="gate")
         + el("line", x1="0", x2="100%", y1=y, y2=y, class_="gate")
@@ -131,26 +131,68 @@ def _drawn(plot: Plot, point: Point) -> Html:
 
 
 def _names(plot: Plot, found: Sequence[Point]) -> Html:
-    """A name beside each point, moved up or down until none covers another; of many the outermost."""
+    """A name beside each point, where it covers least in a narrow window; of many the outermost."""
     ordered = sorted(found, key=lambda p: -p.peak)
     if len(ordered) > _MOST_NAMES:
         ordered = [ordered[0], ordered[-1]]
-    drawn, last = [], float("-inf")
-    for point in ordered:
-        pixel = (1 - plot.up.share(point.peak)) * _HEIGHT
-        # Above the interval's bar, where there is one.
-        wanted = pixel - 9
-        y = max(wanted, last + _LETTER_ROOM)
-        last = y
-        left = plot.across.share(point.update) > 0.7
-        drawn.append(
+    return Html(
+        "".join(
             plot.at(
                 point.update, point.peak,
-                el("text", point.name, x=-9 if left else 9, y=f"{y - pixel:.0f}",
-                   class_="name strong end" if left else "name strong"),
+                el("text", point.name, x=x, y=y, class_="name strong end" if x < 0 else "name strong"),
             )
-        )  # fmt: skip
-    return Html("".join(drawn))
+            for point, (x, y) in zip(ordered, _places(plot, found, ordered), strict=True)
+        )
+    )  # fmt: skip
+
+
+_Box = tuple[float, float, float, float]
+"""Left, top, right, bottom, in pixels."""
+_OFFSETS = [(x, y) for y in (-9, 19, -25, 35, -41, 51) for x in (9, -9)]
+"""Where a name may begin, or end, seen from its point; those liked best first."""
+
+
+def _places(plot: Plot, found: Sequence[Point], named: Sequence[Point]) -> list[tuple[int, int]]:
+    """One of the offsets for each name: the first that covers least of marks, intervals, other names."""
+
+    def box(update: tuple[float, float], peak: tuple[float, float], around: float) -> _Box:
+        left, right = (plot.across.share(value) * _NARROW for value in update)
+        bottom, top = ((1 - plot.up.share(value)) * _HEIGHT for value in peak)
+        return left - around, top - around, right + around, bottom + around
+
+    def at(point: Point, offset: tuple[int, int]) -> _Box:
+        left, top, *_ = box((point.update, point.update), (point.peak, point.peak), 0)
+        x, y = left + offset[0], top + offset[1]
+        width = _LETTER * len(point.name)
+        return (x, y - 11, x + width, y + 3) if offset[0] > 0 else (x - width, y - 11, x, y + 3)
+
+    taken = [box((1, 1), (1, 1), 7), (*box((1, 1), (1, 1), 0)[:2], *_beside_plain(plot))]
+    for point in found:
+        update, peak = (point.update, point.update), (point.peak, point.peak)
+        taken += [box(update, peak, 7), box(point.update_ci, peak, 4), box(update, point.peak_ci, 4)]
+    chosen = []
+    for point in named:
+
+        def covers(offset: tuple[int, int], point: Point = point) -> float:
+            left, top, right, bottom = mine = at(point, offset)
+            inside = max(left, 0), max(top, 0), min(right, _NARROW), min(bottom, _HEIGHT)
+            outside = (right - left) * (bottom - top) - _overlap(mine, inside)
+            return outside + sum(_overlap(mine, other) for other in taken)
+
+        chosen.append(min(_OFFSETS, key=covers))
+        taken.append(at(point, chosen[-1]))
+    return chosen
+
+
+def _beside_plain(plot: Plot) -> tuple[float, float]:
+    """Where the word `plain` ends."""
+    return plot.across.share(1) * _NARROW + 45, (1 - plot.up.share(1)) * _HEIGHT + 20
+
+
+def _overlap(one: _Box, other: _Box) -> float:
+    wide = min(one[2], other[2]) - max(one[0], other[0])
+    high = min(one[3], other[3]) - max(one[1], other[1])
+    return max(wide, 0) * max(high, 0)
 
 
 _Ticks = list[tuple[float, list[str]]]
@@ -175,6 +217,6 @@ def _says(found: Sequence[Point], limits: Thresholds) -> str:
         f"{p.name}: update {p.update:.3f}, peak {p.peak:.3f}, {OUTCOMES[p.outcome]}" for p in found
     )
     return (
-        f"Peak memory against update time, as ratios to plain. Gates at update {limits.update_ratio:g} "
+        f"Peak memory against update time, as ratios to plain. Limits: update {limits.update_ratio:g} "
         f"and peak {limits.peak_ratio:g}. {seen}."
     )

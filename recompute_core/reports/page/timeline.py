@@ -14,6 +14,10 @@ _PHASES = ("forward", "backward", "optimizer")
 _ROOM_FOR_NAME = 0.16
 """Share of the width that a phase's name needs."""
 _MOST_SMALL = 6
+_PROFILED = (
+    "Recorded under the profiler, which slows an update down: its times are not those of the gate on "
+    "update time, which are measured without it."
+)
 
 
 def timelines(view: ReportView) -> Html:
@@ -34,6 +38,7 @@ def timelines(view: ReportView) -> Html:
         if shown
         else None,
         paragraph(more) if more else None,
+        paragraph(_PROFILED, css="note"),
     )
 
 

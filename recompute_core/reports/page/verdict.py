@@ -117,7 +117,7 @@ def _row(view: ReportView, gate: Gate) -> tuple[Html | str, ...]:
         name,
         f"{gate.threshold:g}" if is_ratio else gap(gate.threshold),
         ratio(gate.observed) if is_ratio else gap(gate.observed),
-        interval(gate.ci95, is_ratio),
+        interval(gate.ci95, is_ratio, gate.kind),
         mark(gate.outcome, OUTCOMES[gate.outcome]),
         KINDS[gate.kind] if gate.observed is not None else "–",
         "declared" if view.supplied is None else "not declared before",

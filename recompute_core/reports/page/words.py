@@ -54,12 +54,18 @@ def ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def interval(edges: tuple[float, float] | None, is_ratio: bool) -> str:
-    """`1.260 to 1.330`; a point where the figure is exact."""
+def limit(value: float) -> str:
+    """`2.00`, `0.82`, `0.825`: a threshold of a ratio, as the axes write ratios."""
+    return max(f"{value:.2f}", f"{value:g}", key=len)
+
+
+def interval(edges: tuple[float, float] | None, is_ratio: bool, kind: FigureKind = "measured") -> str:
+    """`1.260 to 1.330`; a point where the figure is exact, which of a supplied one nobody can say."""
     if edges is None:
         return "–"
     low, high = (ratio(edge) if is_ratio else gap(edge) for edge in edges)
-    return "exact" if low == high else f"{low} to {high}"
+    point = "one value, no interval" if kind == "supplied" else "exact"
+    return point if low == high else f"{low} to {high}"
 
 
 def plan_label(plan: str) -> str:
