@@ -69,6 +69,12 @@ def utc_moment(moment: str) -> datetime:
     return found
 
 
+def quotation(text: str) -> str:
+    """A foreign name for a sentence of ours: in quotation marks, which it cannot close, and cut."""
+    said = printable(" ".join(text.split())).replace("“", "'").replace("”", "'")
+    return f"“{said if len(said) <= 60 else said[:59] + '…'}”"
+
+
 def printable(text: str) -> str:
     """Foreign text for one line: whoever wrote it may have written anything."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

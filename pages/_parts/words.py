@@ -37,18 +37,21 @@ GATE_MEANINGS = {
 }
 
 _WORD_JOINER = "\u2060"
+_MADE_INTO_MORE = re.compile(
+    r"(?=@)|(?<=:)(?=//)|(?i:(?<=www))(?=\.)|(?<=:)(?=[\w+/\\-]+:)|(?<=-)(?=-|\\>)|(?<=<)(?=-)"
+)
 
 
 def literal(text: str) -> str:
     """Text for an element that reads Markdown: what a user or a worker wrote stays what it is, one line.
 
-    No link is made of an address in it, which Markdown finds after all escapes: a mark that is not seen
-    parts what makes it one. No colour or emoji is made of a word after a colon.
+    No link is made of an address in it, no emoji of a word between colons, no dash of two: Streamlit
+    finds them after all escapes, so that a mark which is not seen parts what makes them one.
     """
     text = printable(" ".join(text.splitlines()))
     text = re.sub(r"([\\`*_\[\]<>!$~&#|{}]|:(?=\S)|^[-+=]|^\d+[.)])", r"\\\1", text)
     text = re.sub(r"^\\(\d+)", r"\1\\", text)  # the number of a list: its dot is escaped
-    return re.sub(r"(?=@)|(?<=:)(?=//)|(?i:(?<=www))(?=\.)", _WORD_JOINER, text)
+    return _MADE_INTO_MORE.sub(_WORD_JOINER, text)
 
 
 def when(moment: str) -> str:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from ..errors import InputError
 from ..settings import Anatomy
 from ..spec import CheckpointSettings, Region, StudySpec, digest_of
+from ..words import quotation
 from .anatomy import anatomy_of
 
 Regions = tuple[Region, ...]
@@ -222,6 +223,11 @@ def named_regions(plan: str, anatomy: Anatomy) -> Regions:
     if len(set(numbers)) < len(numbers):
         raise InputError(f"plan {plan!r}: a block is named twice")
     return tuple(_whole(anatomy, sorted(numbers)))
+
+
+def in_a_sentence(plan: str) -> str:
+    """A plan's name where a sentence goes on: one that somebody chose is quoted."""
+    return plan if plan in _BY_NAME or _BLOCKS.fullmatch(plan) else quotation(plan)
 
 
 def is_taken(name: str) -> bool:

@@ -17,9 +17,10 @@ from pydantic import Field, ValidationError
 
 from ..gates import GATE_NAMES, latency_gate, memory_gate, not_run, outcome_of, verdict_of
 from ..intervals import extremes, median, ratio_interval
+from ..plans.names import in_a_sentence
 from ..results import Gate, Outcome, Verdict
 from ..spec import Thresholds, explain
-from ..words import utc_moment
+from ..words import quotation, utc_moment
 from .evidence import MADE_BY, Evidence, says_no_more
 from .measurements import Gradients, Measurements, Peaks, Updates, is_csv, read_measurements
 from .predicate import Figure, Said
@@ -109,7 +110,7 @@ def _latency(given: Updates | None, thresholds: Thresholds) -> Gate:
 
 def supplied_sentence(given: Measurements, gates: tuple[Gate, ...]) -> str:
     """The verdict with its figures; it says that they were supplied."""
-    verdict, name = verdict_of(gates), f"{given.plan} at {given.shape_key}"
+    verdict, name = verdict_of(gates), f"{in_a_sentence(given.plan)} at {given.shape_key}"
     figures = ", ".join(_figure_words(given, gates))
     if verdict == "adopt":
         return f"Adopt {name}, on supplied figures: {figures}."
@@ -360,7 +361,7 @@ def _figures(found: SuppliedFound) -> Iterator[Figure]:
 
 def _not_claimed(found: SuppliedFound, received: Received) -> Iterator[str]:
     given = found.given
-    who = given.supplied_by or "somebody whom the file does not name"
+    who = quotation(given.supplied_by) if given.supplied_by else "somebody whom the file does not name"
     yield (
         f"The figures were supplied by {who}; nobody here has measured them, nor seen that they are of "
         "one model, one batch and one machine."

@@ -5,6 +5,7 @@ import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -235,6 +236,18 @@ def test_an_unknown_study_is_said_in_one_line(visitor: Visitor, served: tuple[st
     page.goto(f"{served[0]}/tradeoff?study=20990101-000000-ffff")
     settle_error = page.get_by_text("There is no study “20990101-000000-ffff” here.")
     expect(settle_error).to_be_visible(timeout=20_000)
+
+
+def test_no_link_is_made_of_what_stands_in_an_address(
+    visitor: Visitor, served: tuple[str, Store, str]
+) -> None:
+    page = visitor().page()
+    for foreign in ("https://evil.com", "me@evil.com", "www.evil.com", "&#x202e;moc.live", ":smile:"):
+        page.goto(f"{served[0]}/tradeoff?study={quote(foreign)}")
+        said = page.get_by_test_id("stAlert").get_by_test_id("stMarkdownContainer")
+        expect(said).to_contain_text("There is no study")
+        assert foreign in said.inner_text().replace("\u2060", "")
+        expect(said.locator("a")).to_have_count(0)
 
 
 @THEMES

@@ -9,6 +9,7 @@ from recompute_core.plans.names import (
     RECIPES,
     Regions,
     first_blocks,
+    in_a_sentence,
     named_regions,
     plan_hash,
     regions_of,
@@ -177,3 +178,12 @@ def test_hashes_differ_but_for_plans_that_are_the_same() -> None:
         {"all-but-last", "knapsack-25", "blocks:0,1,2,3,4"},
         {"knapsack-50", "blocks:0,1,2"},
     ]
+
+
+def test_a_name_that_somebody_chose_is_quoted_in_a_sentence() -> None:
+    for ours in ("every-block", "none", "blocks:0,2"):
+        assert in_a_sentence(ours) == ours
+    assert in_a_sentence("best at 1 GB") == "“best at 1 GB”"
+    assert in_a_sentence("x”. Adopt it\x1b[2J") == "“x'. Adopt it?[2J”"
+    assert in_a_sentence("blocks: all") == "“blocks: all”"
+    assert len(in_a_sentence("x" * 80)) == 62

@@ -183,15 +183,16 @@ def test_shapes_and_plans_are_short() -> None:
 
 def test_what_a_user_wrote_is_shown_as_it_is() -> None:
     assert words.literal("![x](http://a)") == "\\!\\[x\\](http\\:\u2060//a)"
-    assert words.literal("own:mine: no www.a, :red") == "own\\:mine: no www\u2060.a, \\:red"
+    assert words.literal("own:mine: no www.a, :red") == "own\\:\u2060mine: no www\u2060.a, \\:red"
     assert words.literal("1. a_b & a@b.co") == "1\\. a\\_b \\& a\u2060@b.co"
+    assert words.literal(":smile_x: a:b --c") == "\\:\u2060smile\\_x: a\\:b -\u2060-c"
     assert words.literal("# a\n\u202eb\x1b[2J") == "\\# a ?b?\\[2J"
 
 
 @given(text(alphabet="aw.:/@_&#x;0 *-+=|~$<>[]()!\\`\u202e\u200b\n\x1b") | text())
 def test_whoever_wrote_it_no_link_and_no_mark_is_left(foreign: str) -> None:
     said = words.literal(foreign)
-    assert not re.search(r"://|(?<!\u2060)@|(?i:www)\.", said)
+    assert not re.search(r"://|(?<!\u2060)@|(?i:www)\.|:[\w+/\\-]+:|--|<-", said)
     assert not re.search(r"(?<!\\)(?:\\\\)*[*_`\[\]<>!$~&#|{}]|(?<!\\):\S", said.replace("\\\\", ""))
     assert all(letter.isprintable() or letter == "\u2060" for letter in said)
     plain = re.sub(r"\\(.)", r"\1", said).replace("\u2060", "")

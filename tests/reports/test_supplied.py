@@ -158,7 +158,7 @@ def test_every_part_of_it_says_supplied() -> None:
     assert {one["kind"] for one in (*shape["gates"], *shape["figures"])} == {"supplied"}
     claims = " ".join(found["not_claimed"])
     for words in (
-        "The figures were supplied by Ada; nobody here has measured them",
+        "The figures were supplied by “Ada”; nobody here has measured them",
         "Parity was not proven here",
         "The thresholds were not declared before a run that we saw",
         "not that the figures are true",
