@@ -5,7 +5,7 @@
 import json, time
 import torch
 
-def record(update, switch, model, optimizer, path, workload, plan, shape, pairs=15):
+def record(update, switch, model, optimizer, path, workload, plan, shape, pairs=15, supplied_by=None):
     """update(): a whole update, zero_grad to step, on one fixed batch; it leaves the gradients.
     switch(True) recomputes from then on, switch(False) is plain. Call it before you train: it trains."""
     gpu = torch.accelerator if next(model.parameters()).device.type != "cpu" else None
@@ -41,4 +41,4 @@ def record(update, switch, model, optimizer, path, workload, plan, shape, pairs=
              "gradients": {"largest_gradient_gap": max([0, *(g for g, _ in gaps)]),
                  "largest_relative_gap": max([0, *(r for _, r in gaps)]), "not_comparable": odd},
              "provenance": {"torch": torch.__version__, "device": str(next(model.parameters()).device)}}
-    with open(path, "w") as file: json.dump(found, file)
+    with open(path, "w") as file: json.dump({**found, "supplied_by": supplied_by}, file)

@@ -53,7 +53,7 @@ def recheck(
     from . import recheck as room
     from .signers import load_signers, signers_file
 
-    trusted = load_signers(signers_file(signers))
+    trusted = load_signers(signers_file(signers), may_be_missing=signers is None)
     check_json_file(json_file)
     believed = room.verified(bundle, trusted)
     if not isinstance(believed, room.Believed):

@@ -1,5 +1,6 @@
 """The commands `report` and `verify`: a decision signed, and a signed decision checked."""
 
+import shlex
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,15 +151,18 @@ def _written(out: Path, released: "Released | ReleasedSupplied", key: "PublicKey
 def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
     """Check a signed decision, a folder or a .zip, and compute every gate again from its samples.
 
-    The exit code is 0 when it verifies, whatever the verdict, and 1 when it is refused.
+    The exit code is 0 when it verifies, whatever the verdict, and 1 when it is refused. Where no signers
+    file was ever written, nobody is trusted, and every report is refused.
     """
     from .signers import load_signers, signers_file
     from .verify import verify_path
 
-    trusted = load_signers(signers_file(signers))
+    trusted = load_signers(signers_file(signers), may_be_missing=signers is None)
     check_json_file(json_file)
     found = verify_path(bundle, trusted, datetime.now(UTC).replace(microsecond=0))
-    if json_file != "-":
+    document = found.document()
+    is_unpacked = found.checks[0].outcome == "pass"
+    if json_file != "-" and is_unpacked:
         words = {"pass": "ok", "fail": "FAIL", "not_reached": "-"}
         for check in found.checks:
             click.echo(
@@ -167,5 +171,22 @@ def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
         for warning in found.warnings:
             click.echo(f"note: {printable(warning)}")
         click.echo(f"\n{printable(found.sentence)}")
-    write_json(json_file, found.document())
+    elif json_file != "-":
+        is_none = document["code"] in ("not-a-zip", "not-a-report")
+        hint = " Give a report's folder, or its .zip." if is_none else ""
+        click.echo(printable(found.sentence) + hint)
+    if json_file != "-" and document["code"] == "unknown-signer":
+        click.echo(printable(_how_to_trust(bundle, signers)))
+    write_json(json_file, document)
     sys.exit(0 if found.verified else 1)
+
+
+def _how_to_trust(bundle: Path, signers: Path | None) -> str:
+    """What to run once the fingerprint was compared."""
+    key = bundle / "public_key.pem" if bundle.is_dir() else Path("public_key.pem")
+    where = "" if signers is None else f" --signers {shlex.quote(str(signers))}"
+    return (
+        "Anybody can sign. Ask the signer for their fingerprint over another channel; if it is this: "
+        f"python -m recompute_core keys trust {shlex.quote(str(key))} --name WHO{where}"
+        + ("" if bundle.is_dir() else " (the file is in the .zip)")
+    )

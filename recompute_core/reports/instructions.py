@@ -21,8 +21,9 @@ With Recompute Studio, which also computes every gate again from the raw samples
     python -m recompute_core verify . --signers FILE
 
 Without it: the blocks below, one after the other, in this folder, in one shell (sh, coreutils,
-OpenSSL 3). Nothing below is to be believed because it stands here: this file is covered by the
-signature that it tells you to check, and you can read what each command does.
+OpenSSL 3). A block that finds something wrong ends there, and your shell goes on. Nothing below is to be
+believed because it stands here: this file is covered by the signature that it tells you to check, and
+you can read what each command does.
 
 ## 1. Whose key it is
 
@@ -43,8 +44,9 @@ Both envelopes (DSSE v1) sign the text `DSSEv1`, the payload's type and length, 
 names its key by the fingerprint above. Each must answer `{answer}`.
 
 ```sh
-set -eu
 work=$(mktemp -d)
+(
+set -eu
 for name in tests report; do
     cut -d '"' -f 4 $name.intoto.jsonl | base64 -d > "$work/$name"
     cut -d '"' -f 18 $name.intoto.jsonl | base64 -d > "$work/signature"
@@ -53,12 +55,15 @@ for name in tests report; do
     cat "$work/$name" >> "$work/signed"
     {check}
 done
+)
 ```
 
 `report.sigstore.json` must be the envelope of `report.intoto.jsonl` once more, as a Sigstore bundle v0.3
 that names the key. This must print nothing:
 
 ```sh
+(
+set -eu
 key=sha256:$(openssl pkey -pubin -in public_key.pem -outform DER | sha256sum | cut -c -64)
 again=$({{
     printf '{{"dsseEnvelope":'
@@ -69,6 +74,7 @@ again=$({{
 if [ "$again" != "$(sha256sum < report.sigstore.json)" ]; then
     echo "report.sigstore.json: another envelope"; exit 1
 fi
+)
 ```
 
 ## 3. The files
@@ -76,6 +82,8 @@ fi
 Both statements name every file with its SHA-256, and they name the same. Each file must answer `OK`.
 
 ```sh
+(
+set -eu
 for name in tests report; do
     {{ tr '{{' '\\n' < "$work/$name"; echo; }} |
     while IFS='"' read -r _ kind _ digest _ _ _ file _; do
@@ -86,11 +94,14 @@ if [ "$(sha256sum < "$work/tests.digests")" != "$(sha256sum < "$work/report.dige
     echo "tests.intoto.jsonl: other files"; exit 1
 fi
 sha256sum --check --strict "$work/report.digests"
+)
 ```
 
 And no file may be here that is not named. This must print nothing:
 
 ```sh
+(
+set -eu
 cut -c 67- "$work/report.digests" | sort > "$work/named"
 {{
     ls -A
@@ -102,6 +113,7 @@ comm -13 "$work/named" "$work/present" | while read -r name; do
         *) echo "not named: $name"; exit 1 ;;
     esac
 done
+)
 ```
 
 ## 4. What the signature does not say

@@ -153,6 +153,30 @@ def test_nothing_to_verify() -> None:
     assert (_code(found), "nobody.json: no such file" in str(found.exception)) == (2, True)
 
 
+def test_whoever_trusts_nobody_refuses_and_is_told_how_to_trust(home: Path) -> None:
+    _report(_study(studies.filled))
+    print_of = fingerprint(ANN.public_key())
+    found = _run("verify", "decision")
+    assert (_code(found), f"it names '{print_of}'" in found.output) == (1, True)
+    assert "keys trust decision/public_key.pem --name WHO\n" in found.output
+    again = _run("recheck", "decision")
+    assert (_code(again), "no key that you trust" in again.output) == (1, True)
+    (home / "nobody.json").write_text('{"schema": "recompute-signers/1", "signers": []}')
+    (home / "nobody.json").chmod(0o644)
+    found = _run("verify", "decision", "--signers", "nobody.json")
+    assert "--name WHO --signers nobody.json\n" in found.output
+
+
+@pytest.mark.usefixtures("home")
+def test_a_file_of_a_report_is_no_report() -> None:
+    _report(_study(studies.filled))
+    found = _run("verify", "decision/report.intoto.jsonl", "--signers", "signers.json")
+    assert _code(found) == 1
+    assert found.output == (
+        "Refused: Is no .zip, or a damaged one. Give a report's folder, or its .zip.\n"
+    )
+
+
 def test_a_name_cannot_move_the_cursor(home: Path) -> None:
     evil = "\x1b[2Jevil"
     spec = studies.spec_of(

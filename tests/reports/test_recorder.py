@@ -45,7 +45,8 @@ def train(path, after=lambda model: None, dtype=torch.float32, **keywords):
     def switch(on):
         model.on = on
 
-    record(update, switch, model, optimizer, path, "small", "every-block", {"batch": 512}, pairs=3)
+    name = "Ada" if path == "honest" else None
+    record(update, switch, model, optimizer, path, "small", "every-block", {"batch": 512}, 3, name)
 
 def spoil(model):
     if model.on:
@@ -108,6 +109,7 @@ def test_what_it_writes_is_gated(recorded: tuple[Path, str]) -> None:
     found, given = _judged(recorded, "honest"), _given(recorded, "honest")
     parity, saving, latency = found["gates"]
     assert (parity["outcome"], parity["observed"]) == ("pass", 0)
+    assert (given.supplied_by, _given(recorded, "exact").supplied_by) == ("Ada", None)
     assert parity["sentence"] == "Every compared gradient is equal."
     assert saving["outcome"] == "pass"
     assert saving["observed"] < 0.82

@@ -164,14 +164,29 @@ def _commands(report: Path) -> str:
     return "".join(re.findall(r"```sh\n(.*?)```", (report / "VERIFY.md").read_text(), re.DOTALL))
 
 
-def _follow(report: Path, text: str) -> subprocess.CompletedProcess[str]:
+def _follow(report: Path, text: str, shell: str = "sh") -> subprocess.CompletedProcess[str]:
+    """In a shell that ends at the first block that fails."""
     only = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TMPDIR": str(report.parent)}
-    return subprocess.run(["sh"], input=text, cwd=report, env=only, capture_output=True, text=True)
+    text = f"set -e\n{text}"
+    return subprocess.run([shell], input=text, cwd=report, env=only, capture_output=True, text=True)
 
 
 @pytest.mark.usefixtures("_programs")
-def test_the_instructions_in_the_report_work(report: Path, key: PrivateKey) -> None:
-    found = _follow(report, _commands(report))
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_a_check_that_fails_does_not_end_the_shell(report: Path, shell: str) -> None:
+    (report / REPORT).unlink()
+    found = _follow(report, f"set +e\n{_commands(report)}set -o | grep -E '^(errexit|nounset)'\n", shell)
+    assert found.returncode == 0
+    assert [line.split() for line in found.stdout.splitlines()[-2:]] == [
+        ["errexit", "off"],
+        ["nounset", "off"],
+    ]
+
+
+@pytest.mark.usefixtures("_programs")
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_the_instructions_in_the_report_work(report: Path, key: PrivateKey, shell: str) -> None:
+    found = _follow(report, _commands(report), shell)
     assert found.returncode == 0, found.stderr
     answer = "Verified OK" if key is ANN else "Signature Verified Successfully"
     lines = found.stdout.splitlines()
