@@ -15,7 +15,7 @@ from recompute_core.errors import InputError, StoreError
 from recompute_core.gates import megabytes
 from recompute_core.reports.bundle import check_size, zip_of
 from recompute_core.reports.evidence import gather, read_evidence
-from recompute_core.reports.html import render
+from recompute_core.reports.html import preview
 from recompute_core.reports.keys import (
     LONGEST_PASSPHRASE_BYTES,
     check_key_file,
@@ -169,7 +169,7 @@ def _sign_and_keep(study: str, plan: str, path: Path) -> None:
 def _preview(said: Predicate) -> bytes:
     """The page; or, as the browser has asked for a file by then, one that says why there is none."""
     try:
-        return render(said, read_evidence(gather(get_store(), said.study.id, said.plan)))
+        return preview(said, read_evidence(gather(get_store(), said.study.id, said.plan)))
     except (InputError, StoreError, Untrusted) as error:
         return f"<!doctype html><title>No preview</title><p>No preview: {escape(str(error))}.\n".encode()
 
@@ -192,8 +192,13 @@ def _take_away(said: Predicate, signed: Signed | None) -> None:
             file_name=f"unsigned-{file_slug(study, plan)}.html",
             mime="text/html",
             on_click="ignore",
-            help="report.html as it would be signed: one page that needs no network. By itself it "
-            "proves nothing.",
+            help="report.html as it would be signed, with a line above it that it is not: one page that "
+            "needs no network. By itself it proves nothing.",
         )
         if signed is not None:
             st.page_link("verify.py", label="Check it as its reader would")
+    if signed is not None:
+        st.caption(
+            "To check it there, trust your own key first (`python -m recompute_core keys trust "
+            "KEY.pub.pem --name WHO`), then download the report and drop it on that page."
+        )

@@ -21,6 +21,11 @@ def render(predicate: Predicate, found: Found) -> bytes:
     return document(view_of(predicate, found))
 
 
+def preview(predicate: Predicate, found: Found) -> bytes:
+    """The page, with a line above it that nobody has signed it."""
+    return document(view_of(predicate, found), is_preview=True)
+
+
 def view_of(predicate: Predicate, found: Found) -> ReportView:
     """What the page shows."""
     result = found.result

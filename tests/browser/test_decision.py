@@ -208,7 +208,8 @@ def test_the_preview_and_another_trainers_settings(
     with page.expect_download() as started:
         page.get_by_role("button", name="Download an unsigned preview").click()
     started.value.save_as(tmp_path / "preview.html")
-    assert served.sentence in (tmp_path / "preview.html").read_text()
+    preview = (tmp_path / "preview.html").read_text()
+    assert served.sentence in preview and "Unsigned preview." in preview
     page.get_by_role("tab", name="megatron").click()
     expect(page.get_by_role("button", name="Download megatron_")).to_be_visible(timeout=120_000)
     expect(page.get_by_text("--recompute-granularity").first).to_be_visible()

@@ -209,6 +209,7 @@ def test_a_signed_report_verifies(open_page: OpenPage, store: Store, key: Path) 
     _sign(app, PASSPHRASE)
     assert f"Signed {PRINT}" in text(app)
     assert _downloads(app)[0].startswith("Download the signed report (0.")
+    assert "trust your own key first" in text(app)
     signed = app.session_state["signed report"]
     now = datetime.now(UTC)
     found = verify_zip(signed.data, Signers().with_trust(ANN.public_key(), "ann", now), now)

@@ -185,6 +185,16 @@ def test_settings_hold_the_number_of_blocks_and_time_lines_say_what_slowed_them(
     assert "it may have been studied before, under other thresholds" in said
 
 
+def test_a_preview_is_the_page_with_a_line_above_it() -> None:
+    predicate, evidence = adopted()
+    page, shown = render(predicate, evidence).decode(), html.preview(predicate, read_evidence(evidence))
+    before, _, after = shown.decode().partition("<body>")
+    assert after.startswith('<aside class="verdict edge-undecided unsigned">')
+    assert f"{before}<body>{after.partition('</aside>')[2]}" == page
+    assert "Unsigned preview" in read(shown).text
+    assert "Unsigned" not in page
+
+
 def test_a_supplied_point_is_called_exact_by_nobody() -> None:
     assert interval((0.5, 0.5), True) == "exact"
     assert interval((0.5, 0.5), True, "supplied") == "one value, no interval"

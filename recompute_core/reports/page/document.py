@@ -42,13 +42,14 @@ _OF_SUPPLIED: tuple[tuple[str, str, Section], ...] = (
 """Of figures that were supplied: what nobody here has seen has no place."""
 
 
-def document(view: ReportView) -> bytes:
-    """The page as UTF-8. The same view gives the same bytes."""
+def document(view: ReportView, *, is_preview: bool = False) -> bytes:
+    """The page as UTF-8: the same view, the same bytes. A preview says at its top that it is one."""
     sections = _SECTIONS if view.supplied is None else _OF_SUPPLIED
     drawn = [(slug, name, section(view)) for slug, name, section in sections]
     kept = [(slug, name, inside) for slug, name, inside in drawn if inside]
     links = el("ul", [el("li", el("a", name, href=f"#{slug}")) for slug, name, _ in kept])
     body = join(
+        verdict.unsigned() if is_preview else None,
         verdict.head(view),
         el("nav", links, aria_label="Contents"),
         el(

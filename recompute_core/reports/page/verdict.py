@@ -71,6 +71,16 @@ def head(view: ReportView) -> Html:
     )
 
 
+def unsigned() -> Html:
+    """What stands above a page that nobody has signed."""
+    words = " Nobody has signed this page, and no evidence came with it: nothing in it can be checked."
+    return el(
+        "aside",
+        paragraph(el("b", "Unsigned preview."), words, css="sentence"),
+        class_="verdict edge-undecided unsigned",
+    )
+
+
 def _signed() -> Html:
     return el(
         "aside",
