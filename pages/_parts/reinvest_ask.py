@@ -6,7 +6,7 @@ from typing import Any
 
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
-from recompute_core.reinvest.asked import ACCUMULATED, ReinvestSpec, parse_reinvest, preset
+from recompute_core.reinvest.asked import ACCUMULATED, SIDES, ReinvestSpec, parse_reinvest, preset
 from recompute_core.results import Measured
 from recompute_core.settings import ReceiptsSettings, size_fields
 from recompute_core.spec import StudySpec
@@ -133,12 +133,6 @@ _REACH_S = 25.0
 """Parity and memory at two sizes, each in processes of their own."""
 
 
-def updates_of(asked: ReinvestSpec) -> dict[str, int]:
-    """Updates in one training run of each setting."""
-    sizes = {"plain": asked.effective_batch, "recomputed": asked.recomputed_batch}
-    return {side: max(1, asked.training.examples // size) for side, size in sizes.items()}
-
-
 def forecast_s(spec: StudySpec, one: Measured, asked: ReinvestSpec) -> float | None:
     """About how long it takes, at the pace of the study's own updates; None where that cannot tell."""
     batch = batch_of(spec, one)
@@ -149,7 +143,7 @@ def forecast_s(spec: StudySpec, one: Measured, asked: ReinvestSpec) -> float | N
         return known
     if spec.workload.images is not None:
         return None  # of somebody's own photos it is not known how many there are to look at
-    looks = sum(n // asked.training.evaluate_every + 2 for n in updates_of(asked).values())
+    looks = sum(n // asked.training.evaluate_every + 2 for n in map(asked.updates_of, SIDES))
     learning = asked.training.examples * (plain_s + own_s)
     looking = looks * _VALIDATION_PHOTOS * _FORWARD * plain_s
     return known + len(asked.training.seeds) * (learning + looking)
@@ -160,6 +154,6 @@ def work_words(spec: StudySpec, asked: ReinvestSpec) -> str:
     seeds = len(asked.training.seeds)
     if not trains(spec) or not seeds:
         return "no training"
-    each = sorted(set(updates_of(asked).values()))
+    each = sorted(set(map(asked.updates_of, SIDES)))
     updates = " and ".join(f"{number:,}" for number in each)
     return f"{count(2 * seeds, 'training run')} of {updates} {'update' if each == [1] else 'updates'}"

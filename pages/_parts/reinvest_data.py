@@ -7,11 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from recompute_core.reinvest.asked import SIDES, Side
 from recompute_core.reinvest.found import (
-    SIDES,
     Evaluation,
     ReinvestResult,
-    Side,
     Tried,
     Update,
 )

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from recompute_core.gates import megabytes
+from recompute_core.reinvest.asked import SIDES
 from recompute_core.reinvest.driver import PHASES
 from recompute_core.reinvest.found import (
-    SIDES,
     Accumulation,
     Reach,
     ReinvestGate,
@@ -109,6 +109,11 @@ def reach_sentence(reach: Reach) -> str:
     what, budget, best = FIELD_WORDS[reach.field], megabytes(reach.budget_bytes), reach.largest
     if best is None or best.peak_bytes is None:
         return f"No {what} was measured within plain's peak of {budget}."
+    if reach.is_asked:
+        return (
+            f"Microbatch {best.size:,}, as asked for, takes {megabytes(best.peak_bytes)} under the "
+            f"plan; plain's peak at {reach.plain_size:,} is {budget}. No larger one was looked for."
+        )
     if best.size <= reach.plain_size:
         return (
             f"Plain's peak of {budget} has room for {what} {best.size:,} under the plan, no more than "

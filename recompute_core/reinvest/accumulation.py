@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..checks.snapshot import compare
 from ..errors import InputError
 from ..plans.apply import Applied
-from ..results import Comparison
+from ..results import Comparison, Gap
 from ..workloads.job import Job, with_tensors
 from ..workloads.update import seed_everything
 from .found import Accumulation
@@ -96,9 +96,12 @@ def compare_accumulated(
 ) -> Accumulation:
     """The gradient of the job's effective batch at plain's microbatch, and at the plan's under the plan.
 
-    Dropout modules are off: masks are drawn microbatch by microbatch, so that other sizes draw others.
+    Gaps are relative to each gradient's own largest value (see `_to_scale`). Dropout modules are off:
+    masks are drawn microbatch by microbatch, so that other sizes draw others.
     """
     plain_size, own_size = sizes
+    if not any(accepted):
+        raise InputError(f"none of the {len(accepted)} examples of an update is accepted")
     dropout_off = _without_dropout(job.model)
     rightly = by_examples(sum(accepted))
 
@@ -120,7 +123,7 @@ def compare_accumulated(
     plain = gradients(plain_size)
 
     def gap(found: dict[str, Tensor]) -> Comparison:
-        return Comparison(gaps=compare(plain, found))
+        return Comparison(gaps=tuple(_to_scale(compare(plain, found), plain)))
 
     found = gap(gradients(own_size, applied=put_on))
     again = gap(gradients(plain_size))
@@ -135,9 +138,26 @@ def compare_accumulated(
         noise_floor=again.largest_relative_gap,
         mean_of_means_gap=means.largest_relative_gap,
         batch_statistics=batch_statistics(job.model),
+        rounding=max(torch.finfo(gradient.dtype).eps for gradient in plain.values()),
         draws=again.bitwise and not otherwise.bitwise,
         dropout_off=dropout_off,
     )
+
+
+def _to_scale(gaps: Iterable[Gap], plain: dict[str, Tensor]) -> Iterator[Gap]:
+    """A gradient that is all but zero is compared on the scale of a thousandth of the largest of all.
+
+    A key's bias moves no loss: its gradient is rounding and nothing else, and another order of adding up
+    gives another.
+    """
+    own = {name: float(gradient.abs().max()) for name, gradient in plain.items()}
+    least = max(own.values()) / 1000
+    for gap in gaps:
+        scale = own.get(f"{gap.part}/{gap.name}", 0.0)
+        if gap.absolute is None or scale >= least or least == 0:
+            yield gap
+        else:
+            yield gap.model_copy(update={"relative": gap.absolute / least, "problem": None})
 
 
 def _counts(accepted: Sequence[bool], size: int) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Which candidate of a study is reinvested, and whether it may be. No torch."""
 
+from math import lcm
 from typing import Any
 
 from ..asking import assign
@@ -69,6 +70,12 @@ def admit(store: Store, asked: ReinvestSpec) -> None:
         raise InputError(
             f"reinvest: microbatch {asked.microbatch} is more than an update's {asked.recomputed_batch} "
             "examples"
+        )
+    batches = (asked.effective_batch, asked.recomputed_batch)
+    if batches[0] != batches[1] and asked.training.seeds and asked.training.examples % lcm(*batches):
+        raise InputError(
+            f"reinvest: training.examples {asked.training.examples} is no whole number of updates of "
+            f"both {batches[0]} and {batches[1]} examples; {lcm(*batches)} or a multiple of it is"
         )
     if asked.effective_batch < plain:
         raise InputError(

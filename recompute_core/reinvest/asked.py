@@ -1,13 +1,17 @@
 """What is asked of a reinvestment: the batch sizes, the training runs and the gates. No torch."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from ..errors import InputError
 from ..settings import Frozen, Positive
 from ..spec import TimingSettings, digest_of, explain
+
+Side = Literal["plain", "recomputed"]
+SIDES: tuple[Side, ...] = ("plain", "recomputed")
+Examples = Annotated[int, Field(ge=1, le=65_536)]
 
 
 class ReinvestThresholds(Frozen):
@@ -52,13 +56,13 @@ class ReinvestSpec(Frozen):
 
     study: Annotated[str, Field(max_length=100)]
     """Id of the study."""
-    plan: Annotated[str, Field(max_length=80)]
+    plan: Annotated[str, Field(max_length=5000)]
     """A plan that passed the study's gates at this shape."""
     shape: Annotated[str, Field(max_length=100)]
     """Key of the shape, such as `192x96 B=16`; its batch is plain's microbatch."""
-    effective_batch: Positive
+    effective_batch: Examples
     """Examples in an update of plain, accumulated over microbatches."""
-    recomputed_effective_batch: Positive | None = None
+    recomputed_effective_batch: Examples | None = None
     """Examples in an update under the plan; empty: the same. Another is another training objective."""
     microbatch: Positive | None = None
     """Microbatch under the plan; empty: the largest that fits plain's peak."""
@@ -73,6 +77,19 @@ class ReinvestSpec(Frozen):
     def recomputed_batch(self) -> int:
         """Examples in an update under the plan."""
         return self.recomputed_effective_batch or self.effective_batch
+
+    def batch_of(self, side: Side) -> int:
+        """Examples in an update of a side."""
+        return self.effective_batch if side == "plain" else self.recomputed_batch
+
+    def updates_of(self, side: Side) -> int:
+        """Updates of a training run: as many whole effective batches as its examples fill."""
+        return max(1, self.training.examples // self.batch_of(side))
+
+    @property
+    def run_id(self) -> str:
+        """What a run of this is called: the first letters of the digest."""
+        return self.digest().removeprefix("sha256:")[:12]
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of all that is asked, thresholds included."""

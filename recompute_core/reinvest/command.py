@@ -95,6 +95,12 @@ def _lines(found: "ReinvestResult") -> Iterator[str]:
     for reach in filter(None, reaches):
         what = "microbatch" if reach.field == "batch" else "sequence length"
         best = reach.largest
+        if reach.is_asked and best is not None and best.peak_bytes is not None:
+            yield (
+                f"Microbatch {best.size:,}, as asked for: measured {megabytes(best.peak_bytes)}; "
+                f"plain's peak {megabytes(reach.budget_bytes)}."
+            )
+            continue
         if best is None or best.peak_bytes is None:
             yield f"No {what} was measured within plain's peak of {megabytes(reach.budget_bytes)}."
             continue

@@ -23,8 +23,19 @@ from ..studies.launch import start_detached
 from ..studies.locks import Lock, machine_lock
 from ..studies.store import Store
 from .admission import admit, candidate_of, spec_at
-from .asked import ReinvestSpec
-from .found import SIDES, Accumulation, Reach, Reaches, Side, Throughput, TrainingRun, Tried
+from .asked import (
+    SIDES,
+    ReinvestSpec,
+    Side,
+)
+from .found import (
+    Accumulation,
+    Reach,
+    Reaches,
+    Throughput,
+    TrainingRun,
+    Tried,
+)
 from .kept import Kept, Now, declare, run_named, training_name
 from .reaching import Search, find_reach, try_size
 from .result import result_of, used_microbatch, why_not_trained
@@ -51,12 +62,14 @@ def drive(kept: Kept, held: Lock | None = None, listener: Listener = lambda now:
     `held` is the run's lock when the caller has it.
     """
     lock = held or kept.lock
-    if held is None and not lock.acquire():
+    if held is None and not lock.acquire(patience_s=1):
         raise InputError(f"reinvestment {kept.run_id} is running already")
     machine, turn = machine_lock(), kept.turn
     try:
         if held is None:  # `start` has begun it already: a cancel since then is to be heard
             kept.begin()
+        if result_of(kept).verdict is not None:
+            return
         run = _Run(kept, listener)
         run.wait_for(machine)
         turn.acquire(patience_s=1)
@@ -89,13 +102,15 @@ class _Run:
         self._runs = [(side, seed) for seed in seeds for side in SIDES]
         self._candidate = candidate_of(store, self._asked)
         self._engine = LocalEngine(kept.folder / "worker.log")
-        self._steps = PHASES + sum(self._updates(side) for side, _ in self._runs)
+        self._steps = PHASES + sum(self._asked.updates_of(side) for side, _ in self._runs)
         self._done, self._told, self._words = 0, 0.0, ""
         self._started, self._done_then = time.time(), 0
         row = store.study(self._asked.study)
         legality = Book.of(store.cells(row.id)).legality(self._asked.shape)
         assert legality is not None
         self._legality = legality
+        reference = Book.of(store.cells(row.id)).reference(self._asked.shape)
+        self._data_digest = reference.data_digest if reference else None
         self._environment = row.environment
 
     def wait_for(self, machine: Lock) -> None:
@@ -131,6 +146,7 @@ class _Run:
             plain_size=search.plain_size,
             budget_bytes=search.budget_bytes,
             tried=(try_size(search, self._asked.microbatch),),
+            is_asked=True,
         )
 
     def _reach_length(self) -> Reach | None:
@@ -185,12 +201,7 @@ class _Run:
             name = training_name(side, seed)
             if self._kept.read(name, TrainingRun) is None:
                 self._learn(name, side, seed)
-            self._done = before + self._updates(side)
-
-    def _updates(self, side: Side) -> int:
-        asked = self._asked
-        size = asked.effective_batch if side == "plain" else asked.recomputed_batch
-        return max(1, asked.training.examples // size)
+            self._done = before + self._asked.updates_of(side)
 
     def _learn(self, name: str, side: Side, seed: int) -> None:
         words = f"training {side}, seed {seed}"
@@ -232,6 +243,7 @@ class _Run:
                 "spec": self._spec,
                 "home": self._kept.store.home,
                 "environment": self._environment,
+                "data_digest": self._data_digest,
                 "proof": self._candidate.parity,
                 "microbatch": self._microbatch,
                 **also,
@@ -290,7 +302,7 @@ def start(store: Store, asked: ReinvestSpec) -> Kept:
     admit(store, asked)
     kept = declare(store, asked)
     lock = kept.lock
-    if not lock.acquire():
+    if not lock.acquire(patience_s=1):  # whoever looks whether it is held holds it for a moment
         raise InputError(f"reinvestment {kept.run_id} is running already")
     try:
         kept.begin()

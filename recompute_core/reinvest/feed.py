@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from .. import workloads
+from ..errors import InputError
 from ..settings import ReceiptsSettings, Settings
 from ..spec import StudySpec
 from ..workloads.device import cast, move
@@ -15,17 +16,31 @@ from ..workloads.job import Job
 from ..workloads.receipts.photo_set import PhotoSet, Row, photo_set
 
 
+def photos_of(settings: ReceiptsSettings, home: Path, digest: str | None) -> PhotoSet:
+    """The photos, which must be those that the study was measured on; raises InputError."""
+    photos = photo_set(settings, home)
+    if digest is not None and photos.digest != digest:
+        raise InputError("the photos are not those that the study was measured on; run the study again")
+    return photos
+
+
 def effective_job(
-    spec: StudySpec, settings: Settings, drawn: int, home: Path, device: torch.device
+    spec: StudySpec,
+    settings: Settings,
+    drawn: int,
+    home: Path,
+    device: torch.device,
+    digest: str | None,
 ) -> tuple[Job, tuple[bool, ...]]:
     """The workload under the study's seed with `drawn` examples for its batch, and which are accepted.
 
-    Receipts draws from all photos of the training side, rejected ones included; others accept all.
+    `digest` is that of the study's photos. Receipts draws from all photos of the training side, rejected
+    ones included; others accept all.
     """
     if not isinstance(settings, ReceiptsSettings):
         job = workloads.build(settings.model_copy(update={"batch": drawn}), spec.seed, home)
         return move(cast(job, spec.precision), device), (True,) * drawn
-    photos = photo_set(settings, home)
+    photos = photos_of(settings, home, digest)
     rows = drawn_rows(photos, spec.seed, 0, drawn)
     job = photo_job(settings, photos, rows, spec.seed)
     return move(cast(job, spec.precision), device), tuple(row.accepted for row in rows)

@@ -10,12 +10,8 @@ from pydantic import Field, computed_field
 
 from ..intervals import Interval
 from ..results import Comparison, FigureKind, Gap, Outcome, Record, Timing, Verdict
-from .asked import ReinvestSpec
+from .asked import ReinvestSpec, Side
 from .recall import wilson
-
-Side = Literal["plain", "recomputed"]
-SIDES: tuple[Side, ...] = ("plain", "recomputed")
-
 
 # --- how far it goes -------------------------------------------------------------------------
 
@@ -48,6 +44,8 @@ class Reach(Record):
     """Its estimated peak."""
     limit: str | None = None
     """What else ends it: the photos there are, the sizes that are looked at."""
+    is_asked: bool = False
+    """Whether the size was asked for, and none larger was looked for."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -87,6 +85,8 @@ class Accumulation(Record):
     weighing by accepted examples avoids. None where it cannot be compared."""
     batch_statistics: tuple[str, ...] = ()
     """FQNs of the modules that normalise over a microbatch."""
+    rounding: float = 0.0
+    """Spacing of numbers near 1 in the gradients' type: gaps of a few of it say nothing."""
     draws: bool = False
     """Whether plain's gradient moves with the random state, dropout modules being off."""
     dropout_off: bool = False
@@ -247,12 +247,14 @@ class Rare(Record):
     train_receipts: int
     train_photos: int
     """Accepted ones that the encoder learns from."""
+    plain: float
+    """Plain's recall."""
     loss: float
     """Recall lost: plain's less the plan's."""
     loss_ci95: Interval
     receipts_to_settle: int | None
-    """Rare receipts on validation with which the gate would be decided at such recalls; None where no
-    number would do."""
+    """Rare receipts on validation with which the gate would be decided at such recalls; None: more than
+    a million."""
 
 
 class Training(Record):
@@ -260,7 +262,7 @@ class Training(Record):
 
     seeds: tuple[int, ...]
     examples: int
-    """Drawn in each run."""
+    """Drawn in each run: whole updates of what was asked for."""
     classes: tuple[ClassRecall, ...]
     rare: Rare | None
     accuracy: dict[Side, tuple[float, ...]]

@@ -22,6 +22,8 @@ from .found import (
 )
 
 CHANGED = "The training objective changed"
+ROUNDINGS = 16
+"""Spacings of a number's type that sums in another order may differ by."""
 
 
 def objective_of(asked: ReinvestSpec, found: Accumulation | None) -> str | None:
@@ -31,7 +33,8 @@ def objective_of(asked: ReinvestSpec, found: Accumulation | None) -> str | None:
             f"{CHANGED}: an update averages {asked.recomputed_batch} examples under the plan and "
             f"{asked.effective_batch} in plain."
         )
-    if found is None or not found.failures(asked.thresholds.accumulation_gap):
+    tolerance = asked.thresholds.accumulation_gap
+    if found is None or not found.failures(tolerance) or _is_rounding(found, tolerance):
         return None
     if found.batch_statistics:
         many = len(found.batch_statistics)
@@ -42,6 +45,12 @@ def objective_of(asked: ReinvestSpec, found: Accumulation | None) -> str | None:
     if found.draws:
         return f"{CHANGED}, or cannot be told: the model draws random numbers for each microbatch."
     return f"{CHANGED}: the loss or the model mixes the examples of a microbatch."
+
+
+def _is_rounding(found: Accumulation, tolerance: float) -> bool:
+    """Whether the gap is beyond the tolerance and yet no more than the gradients' type rounds."""
+    gap = found.largest_relative_gap
+    return gap is not None and tolerance < gap <= ROUNDINGS * found.rounding
 
 
 def gates_of(
@@ -91,6 +100,12 @@ def _objective(asked: ReinvestSpec, found: Accumulation | None) -> ReinvestGate:
     interval = None if gap is None else (gap, gap)
     changed = objective_of(asked, found)
     failures = found.failures(tolerance)
+    if changed is None and failures:
+        words = (
+            f"The largest relative gap, {scientific(gap or 0.0)}, is within the rounding of the "
+            "gradients' type; such a tolerance cannot tell."
+        )
+        return _gate("same_objective", "undecided", tolerance, gap, interval, words)
     if changed is not None and not failures:  # the gap is of one effective batch: not what fails
         return _gate("same_objective", "fail", tolerance, None, None, changed)
     if changed is not None:
@@ -132,6 +147,9 @@ def _rare(found: Training | None, not_trained: str | None, limits: ReinvestThres
         return _gate("rare_recall", "not_run", threshold, None, None, why)
     rare = found.rare
     outcome = outcome_of(rare.loss_ci95, threshold)
+    if rare.plain <= threshold:
+        words = f"Plain's own recall of {rare.label} is {rare.plain:.2f}: there is no more to lose."
+        return _gate("rare_recall", "undecided", threshold, rare.loss, rare.loss_ci95, words)
     sentence = (
         f"Recall of {rare.label} {_lost(rare.loss)} on {count(rare.receipts, 'receipt')} "
         f"({count(rare.photos, 'photo')}), {count(len(found.seeds), 'seed')}."
@@ -139,7 +157,7 @@ def _rare(found: Training | None, not_trained: str | None, limits: ReinvestThres
     if outcome == "undecided":
         many = rare.receipts_to_settle
         sentence += (
-            " No number of such receipts would tell."
+            " So few cannot tell, nor would a million such receipts."
             if many is None
             else f" So few cannot tell; {many:,} such receipts would."
         )

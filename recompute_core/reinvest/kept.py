@@ -18,13 +18,17 @@ from ..studies.background import one_line
 from ..studies.locks import Lock
 from ..studies.store import Store, now
 from ..writing import write_whole
-from .asked import ReinvestSpec
-from .found import Evaluation, Side, Update
+from .asked import (
+    ReinvestSpec,
+    Side,
+)
+from .found import (
+    Evaluation,
+    Update,
+)
 
 Found = TypeVar("Found", bound=Record)
 _FOLDER = "reinvest"
-_NAMED = 12
-"""Letters of the digest that name a run."""
 
 
 class Now(Record):
@@ -165,7 +169,7 @@ def training_name(side: Side, seed: int) -> str:
 
 def declare(store: Store, asked: ReinvestSpec) -> Kept:
     """Where a run lies, its thresholds declared now unless they were before."""
-    folder = store.folder(asked.study) / _FOLDER / asked.digest().removeprefix("sha256:")[:_NAMED]
+    folder = store.folder(asked.study) / _FOLDER / asked.run_id
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "asked.json").exists():
@@ -175,7 +179,7 @@ def declare(store: Store, asked: ReinvestSpec) -> Kept:
         raise StoreError(f"{folder}: {error.strerror}") from None
     found = _kept(store, folder)
     if found is None or found.asked != asked:
-        raise StoreError(f"{folder}: asked.json is damaged; delete that folder")
+        raise StoreError(f"{folder}: asked.json is damaged or was changed; delete that folder")
     return found
 
 
@@ -201,4 +205,6 @@ def _kept(store: Store, folder: Path) -> Kept | None:
         declared_at = raw["declared_at"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Kept(store, asked, declared_at, folder) if isinstance(declared_at, str) else None
+    if not isinstance(declared_at, str) or asked.run_id != folder.name:
+        return None  # damaged, or changed after it was declared
+    return Kept(store, asked, declared_at, folder)

@@ -6,9 +6,10 @@ update was not compared with plain's at that size. Importing this imports no tor
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..errors import InputError
 from ..estimating import LIMITS, Field, estimate, largest, sizes_of
 from ..plans.names import regions_of
 from ..results import Legality, ParityPassed
@@ -49,6 +50,8 @@ def find_reach(search: Search) -> Reach:
     """The largest size under the plan that fits plain's peak, as far as `_TRIES` measurements tell."""
     search.tell(f"estimating the largest {WORDS[search.field]}")
     found = largest(search.spec, search.plan, search.field, search.budget_bytes)
+    if found is not None:
+        search = _ending_at_the_models_end(search, found[0])
     size: int | None = None if found is None else min(found[0], search.most)
     tried: list[Tried] = []
     while size is not None:
@@ -59,14 +62,24 @@ def find_reach(search: Search) -> Reach:
         plain_size=search.plain_size,
         budget_bytes=search.budget_bytes,
         tried=tuple(tried),
-        limit=search.limit if any(one.size == search.most for one in tried) else None,
     )
     best = reach.largest
-    if best is None or reach.limit is not None:
+    if best is None:
         return reach
+    if best.size == search.most:
+        return reach.model_copy(update={"limit": search.limit})
     beyond = next_larger(search.field, best.size)
     more = {"next_size": beyond, "estimated_next_bytes": _estimated(search, beyond)}
     return reach.model_copy(update=more)
+
+
+def _ending_at_the_models_end(search: Search, size: int) -> Search:
+    """Somebody's own model may have no more positions than those of `size`."""
+    try:
+        _estimated(search, next_larger(search.field, size))
+    except InputError as error:
+        return replace(search, most=size, limit=str(error))
+    return search
 
 
 def next_size(search: Search, tried: Sequence[Tried]) -> int | None:
@@ -81,8 +94,8 @@ def next_size(search: Search, tried: Sequence[Tried]) -> int | None:
     if last.peak_bytes is None:
         wanted = last.size * 3 // 4
     else:
-        before = last.size // 2 or 1
-        slope = (last.estimated_peak_bytes - _estimated(search, before)) / max(1, last.size - before)
+        other = last.size // 2 or 2
+        slope = (last.estimated_peak_bytes - _estimated(search, other)) / (last.size - other)
         wanted = int(last.size + (search.budget_bytes - last.peak_bytes) / max(1.0, slope))
     fits = [t.size for t in tried if t.peak_bytes is not None and t.peak_bytes <= search.budget_bytes]
     too_much = [t.size for t in tried if t.size not in fits]

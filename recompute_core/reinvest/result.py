@@ -6,9 +6,13 @@ from ..intervals import median
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec
 from ..workloads.receipts.labels import LABELS, RARE
-from .asked import ReinvestSpec, microbatch_within
-from .found import (
+from .asked import (
     SIDES,
+    ReinvestSpec,
+    Side,
+    microbatch_within,
+)
+from .found import (
     Accumulation,
     ClassRecall,
     Findings,
@@ -16,7 +20,6 @@ from .found import (
     Reaches,
     ReinvestResult,
     Seen,
-    Side,
     Throughput,
     Training,
     TrainingRun,
@@ -130,7 +133,7 @@ def training_of(asked: ReinvestSpec, runs: Sequence[TrainingRun]) -> Training:
     pairs = list(zip(looks["plain"], looks["recomputed"], strict=True))
     return Training(
         seeds=asked.training.seeds,
-        examples=asked.training.examples,
+        examples=asked.updates_of("plain") * asked.effective_batch,
         classes=tuple(classes),
         rare=_rare(asked, runs[0], once, looks),
         accuracy={side: tuple(_accuracy(run.seen) for run in by_side[side]) for side in SIDES},
@@ -168,6 +171,7 @@ def _rare(
         photos=sum(one.label == RARE for one in once),
         train_receipts=run.rare_receipts,
         train_photos=run.rare_photos,
+        plain=found.plain,
         loss=found.loss,
         loss_ci95=found.interval(),
         receipts_to_settle=found.receipts_to_settle(asked.thresholds.rare_recall_loss),

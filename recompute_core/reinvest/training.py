@@ -9,6 +9,7 @@ import io
 import json
 import math
 import os
+import pickle
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..errors import InputError
 from ..plans.apply import Applied
 from ..settings import ReceiptsSettings
 from ..spec import Precision
@@ -30,9 +32,17 @@ from ..workloads.receipts.labels import LABELS, RARE
 from ..workloads.receipts.photo_set import PhotoSet, Row
 from ..workloads.update import seed_everything
 from .accumulation import Microbatch, accumulate, by_examples
-from .asked import TrainingSettings
+from .asked import (
+    Side,
+    TrainingSettings,
+)
 from .feed import drawn_rows, photo_job
-from .found import Evaluation, Seen, Side, TrainingRun, Update
+from .found import (
+    Evaluation,
+    Seen,
+    TrainingRun,
+    Update,
+)
 
 Tell = Callable[..., None]
 """Hears `update` and `evaluation` records as they are made."""
@@ -47,6 +57,8 @@ class Run:
     settings: ReceiptsSettings
     photos: PhotoSet
     training: TrainingSettings
+    updates: int
+    """In the whole run."""
     side: Side
     seed: int
     microbatch: int
@@ -54,11 +66,6 @@ class Run:
     precision: Precision
     device: torch.device
     checkpoint: Path
-
-    @property
-    def updates(self) -> int:
-        """Updates in the run: as many whole effective batches as its examples fill."""
-        return max(1, self.training.examples // self.effective_batch)
 
 
 def train(run: Run, put_on: Callable[[Job], Applied], tell: Tell) -> TrainingRun:
@@ -75,6 +82,7 @@ def train(run: Run, put_on: Callable[[Job], Applied], tell: Tell) -> TrainingRun
         tell("evaluation", record=look.model_dump())
     applied = put_on(job)
     validation = _Validation(run)
+    seen: tuple[Seen, ...] = ()
     while len(records.updates) < run.updates:
         number = len(records.updates) + 1
         done = _update(run, job, optimizer, applied, number)
@@ -82,12 +90,11 @@ def train(run: Run, put_on: Callable[[Job], Applied], tell: Tell) -> TrainingRun
         tell("update", record=done.model_dump())
         is_last = number == run.updates
         if is_last or number % run.training.evaluate_every == 0:
-            look, _ = validation.look(job, number)
+            look, seen = validation.look(job, number)
             records.evaluations.append(look)
             tell("evaluation", record=look.model_dump())
         if not is_last and number % run.training.checkpoint_every == 0:
             _keep(run, job, optimizer, records)
-    _, seen = validation.look(job, run.updates)
     rare = [row for row in run.photos.train if row.accepted and row.label == RARE]
     return TrainingRun(
         side=run.side,
@@ -210,6 +217,7 @@ def _keep(run: Run, job: Job, optimizer: torch.optim.Optimizer, records: _Record
         "model": job.model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "random": torch.get_rng_state(),
+        "photos": run.photos.digest,
         "records": json.dumps(
             {
                 "updates": [one.model_dump() for one in records.updates],
@@ -230,11 +238,26 @@ def _keep(run: Run, job: Job, optimizer: torch.optim.Optimizer, records: _Record
         part.unlink(missing_ok=True)
 
 
-def _resume(run: Run, job: Job, optimizer: torch.optim.Optimizer) -> _Records:
-    """Put the checkpoint's state in place; nothing happens where there is none."""
+def _kept_state(run: Run) -> dict[str, Any] | None:
+    """The checkpoint of a run on these very photos. A damaged one is set aside: the run starts over."""
     if not run.checkpoint.exists():
+        return None
+    try:
+        state = torch.load(run.checkpoint, map_location=run.device, weights_only=True)
+        digest = state["photos"]
+    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError):
+        run.checkpoint.replace(run.checkpoint.with_suffix(".damaged"))
+        return None
+    if digest != run.photos.digest:
+        raise InputError("the photos have changed since this training run began")
+    return dict(state)
+
+
+def _resume(run: Run, job: Job, optimizer: torch.optim.Optimizer) -> _Records:
+    """Put the checkpoint's state in place; nothing happens where there is none that can be read."""
+    state = _kept_state(run)
+    if state is None:
         return _Records([], [], 0)
-    state = torch.load(run.checkpoint, map_location=run.device, weights_only=True)
     job.model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["random"].cpu())

@@ -17,8 +17,15 @@ from ..settings import ReceiptsSettings
 from ..spec import StudySpec
 from ..studies.environment import check_same_environment, describe_environment
 from ..studies.worker import reason_of
-from .asked import ReinvestSpec
-from .found import Accumulation, Side, Throughput, TrainingRun
+from .asked import (
+    ReinvestSpec,
+    Side,
+)
+from .found import (
+    Accumulation,
+    Throughput,
+    TrainingRun,
+)
 
 
 class Assignment(BaseModel):
@@ -33,6 +40,8 @@ class Assignment(BaseModel):
     home: Path
     environment: dict[str, Any]
     """What the study was measured on."""
+    data_digest: str | None
+    """Of the photos that the study was measured on; None where it has no data set."""
     proof: ParityPassed
     """The candidate's parity, without which nothing of it is measured."""
     microbatch: int
@@ -77,9 +86,8 @@ def _accumulation(task: Assignment, device: Any, say: Callable[..., None]) -> Ac
     from .accumulation import compare_accumulated
     from .feed import effective_job
 
-    job, accepted = effective_job(
-        task.spec, _settings(task), task.asked.effective_batch, task.home, device
-    )
+    drawn = task.asked.effective_batch
+    job, accepted = effective_job(task.spec, _settings(task), drawn, task.home, device, task.data_digest)
     sizes = (_plain_microbatch(task), task.microbatch)
     return compare_accumulated(job, accepted, sizes, _put_on(task, job), task.spec.seed)
 
@@ -91,7 +99,9 @@ def _throughput(task: Assignment, device: Any, say: Callable[..., None]) -> Thro
     from .feed import effective_job
 
     asked = task.asked
-    effective = partial(effective_job, task.spec, _settings(task), home=task.home, device=device)
+    effective = partial(
+        effective_job, task.spec, _settings(task), home=task.home, device=device, digest=task.data_digest
+    )
     job, accepted = effective(drawn=asked.effective_batch)
     own, own_accepted = job, accepted
     if asked.recomputed_batch != asked.effective_batch:
@@ -129,7 +139,7 @@ def _throughput(task: Assignment, device: Any, say: Callable[..., None]) -> Thro
 def _training(task: Assignment, device: Any, say: Callable[..., None]) -> TrainingRun:
     from contextlib import nullcontext
 
-    from ..workloads.receipts.photo_set import photo_set
+    from .feed import photos_of
     from .training import Run, train
 
     settings, asked = _settings(task), task.asked
@@ -138,12 +148,13 @@ def _training(task: Assignment, device: Any, say: Callable[..., None]) -> Traini
     is_plain = task.side == "plain"
     run = Run(
         settings=settings,
-        photos=photo_set(settings, task.home),
+        photos=photos_of(settings, task.home, task.data_digest),
         training=asked.training,
+        updates=asked.updates_of(task.side),
         side=task.side,
         seed=task.seed,
         microbatch=_plain_microbatch(task) if is_plain else task.microbatch,
-        effective_batch=asked.effective_batch if is_plain else asked.recomputed_batch,
+        effective_batch=asked.batch_of(task.side),
         precision=task.spec.precision,
         device=device,
         checkpoint=task.checkpoint,

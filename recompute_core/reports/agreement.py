@@ -28,8 +28,8 @@ def check_agreement(found: Found) -> None:
 def _odd(found: Found) -> Iterator[str]:
     for shape in found.shapes:
         yield from (f"{shape}: {what}" for what in _at(found, shape))
-    if len({one.asked.shape for one in found.reinvested}) != len(found.reinvested):
-        yield "reinvestments: two are at one shape"
+    if len({one.run_id for one in found.reinvested}) != len(found.reinvested):
+        yield "reinvestments: one stands twice"
     for one in found.reinvested:
         odd = disagreements(one, found.row.id, found.plan, found.result)
         yield from (f"reinvestment {quoted(one.run_id)}: it {what}" for what in odd)

@@ -89,7 +89,7 @@ class Found:
     files: Evidence
     """What all of this was read from."""
     reinvested: tuple[Findings, ...] = ()
-    """What a second use of the saved memory found, one a shape at most."""
+    """What second uses of the saved memory found."""
 
     @cached_property
     def result(self) -> StudyResult:

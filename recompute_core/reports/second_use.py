@@ -10,12 +10,18 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..intervals import Interval
-from ..reinvest.found import SIDES, Findings, ReinvestGate
+from ..reinvest.asked import SIDES
+from ..reinvest.found import (
+    Accumulation,
+    Findings,
+    ReinvestGate,
+)
 from ..reinvest.kept import runs
 from ..reinvest.result import findings_of, judged, plain_microbatch, used_microbatch
 from ..results import Measured, StudyResult, Verdict
 from ..spec import StudySpec, explain
 from ..studies.store import Store
+from ..workloads.receipts.labels import LABELS
 
 
 class ClassRecalled(BaseModel):
@@ -60,15 +66,10 @@ class SecondUse(BaseModel):
 
 
 def finished(store: Store, study: str, plan: str) -> list[Findings]:
-    """The newest finished reinvestment of a plan at each shape."""
+    """Every finished reinvestment of a plan, the newest first: none hides another that failed."""
     spec = store.study(study).spec
-    found: dict[str, Findings] = {}
-    for kept in runs(store, study):
-        if kept.asked.plan == plan and kept.asked.shape not in found:
-            findings = findings_of(kept)
-            if judged(findings, spec).verdict is not None:
-                found[kept.asked.shape] = findings
-    return list(found.values())
+    found = [findings_of(kept) for kept in runs(store, study) if kept.asked.plan == plan]
+    return [one for one in found if judged(one, spec).verdict is not None]
 
 
 def written(findings: Sequence[Findings]) -> list[dict[str, Any]]:
@@ -133,6 +134,10 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
         return
     if candidate.verdict != "adopt":
         yield "is of a plan that did not pass its gates at this shape"
+    if found.run_id != asked.run_id:
+        yield "goes by another name than what was asked gives it"
+    if found.declared_at < result.declared_at:
+        yield "was declared before the study"
     plain = plain_microbatch(spec, asked)
     reaches, used = found.reaches, found.used
     if reaches is not None:
@@ -142,8 +147,14 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
             yield "has another microbatch of plain than the study"
         if used is not None and used.size != used_microbatch(asked, reaches):
             yield "uses another microbatch than the one that follows from what fits"
+        if used is not None and any(
+            one.size == used.size and one != used for one in reaches.batch.tried
+        ):
+            yield "measured the microbatch that it uses twice, and otherwise"
     if used is None:
         return
+    if used.peak_bytes is not None and used.bitwise is None:
+        yield "measured a microbatch whose parity did not pass"
     passes = (-(-asked.effective_batch // plain), -(-asked.recomputed_batch // used.size))
     rate, same = found.throughput, found.accumulation
     if rate is not None and (rate.plain_microbatches, rate.recomputed_microbatches) != passes:
@@ -152,14 +163,30 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
         asked.timing.min_pairs <= len(rate.timing.samples) <= asked.timing.max_pairs
     ):
         yield "timed another number of pairs than was declared"
-    if same is not None and (
-        same.effective_batch != asked.effective_batch
-        or sum(same.plain_microbatches) != same.accepted
-        or sum(same.recomputed_microbatches) != same.accepted
-        or same.accepted > same.effective_batch
-    ):
-        yield "accumulated other examples than it says"
+    if same is not None:
+        yield from _accumulated(found, same, plain, used.size)
+        reference = result.references.get(asked.shape)
+        prints = None if reference is None else reference.fingerprints
+        if prints is not None and {f"grad/{gap.name}" for gap in same.gaps} != {
+            one.name for one in prints if one.name.startswith("grad/")
+        }:
+            yield "compared other gradients than plain's update left"
+    if same is not None and rate is not None and rate.plain_examples != same.accepted:
+        yield "timed other examples than it accumulated"
     yield from _runs(found, plain, used.size)
+
+
+def _accumulated(found: Findings, same: Accumulation, plain: int, own: int) -> Iterator[str]:
+    drawn = found.asked.effective_batch
+    for counts, size in ((same.plain_microbatches, plain), (same.recomputed_microbatches, own)):
+        sizes = [min(size, drawn - start) for start in range(0, drawn, size)]
+        if (
+            same.effective_batch != drawn
+            or sum(counts) != same.accepted
+            or len(counts) != len(sizes)
+            or any(not 0 <= count <= most for count, most in zip(counts, sizes, strict=True))
+        ):
+            yield "accumulated other examples than it says"
 
 
 def _runs(found: Findings, plain: int, microbatch: int) -> Iterator[str]:
@@ -168,13 +195,16 @@ def _runs(found: Findings, plain: int, microbatch: int) -> Iterator[str]:
     if found.runs and [(run.side, run.seed) for run in found.runs] != wanted:
         yield "trained other runs than were asked for"
     for run in found.runs:
-        batch = asked.effective_batch if run.side == "plain" else asked.recomputed_batch
-        updates = max(1, asked.training.examples // batch)
-        sizes = (plain if run.side == "plain" else microbatch, batch)
+        updates = asked.updates_of(run.side)
+        sizes = (plain if run.side == "plain" else microbatch, asked.batch_of(run.side))
         if (run.microbatch, run.effective_batch) != sizes:
             yield f"trained {run.side} with other batches than it says"
         if [one.number for one in run.updates] != list(range(1, updates + 1)):
             yield f"trained {run.side} for another number of updates than it says"
+        if run.data_digest != found.runs[0].data_digest:
+            yield "trained on other photos in one run than in another"
+        if not {s.label for s in run.seen} | {s.predicted for s in run.seen} <= set(LABELS):
+            yield "knows a class that there is not"
         if [(s.row, s.receipt, s.label) for s in run.seen] != [
             (s.row, s.receipt, s.label) for s in found.runs[0].seen
         ]:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from recompute_core.errors import InputError
 from recompute_core.plans.apply import applied
 from recompute_core.reinvest.accumulation import (
+    _to_scale,
     accumulate,
     by_examples,
     by_means,
@@ -20,6 +21,7 @@ from recompute_core.reinvest.accumulation import (
     microbatches,
 )
 from recompute_core.reinvest.asked import microbatch_within
+from recompute_core.results import Gap
 from recompute_core.settings import ReceiptsSettings
 from recompute_core.spec import CheckpointSettings, Region
 from recompute_core.workloads.job import Job
@@ -210,6 +212,47 @@ def test_a_model_that_draws_by_itself_is_found_out() -> None:
 
     found = compared(job_of(12, Drawing()), [True] * 12, (3, 6))
     assert found.draws and found.failures(1e-4)
+
+
+def test_a_gradient_that_is_rounding_alone_is_no_other_objective() -> None:
+    """Softmax is blind to what is added to every logit, so this bias has a gradient of zero."""
+
+    class Shifted(Small):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shift = nn.Parameter(torch.zeros(1))
+
+        def forward(self, x: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+            logits, _ = super().forward(x, labels)
+            return logits, F.cross_entropy(logits + self.shift, labels)
+
+    found = compared(job_of(15, Shifted(), torch.float32), [True] * 15, (3, 5))
+    shift = next(gap for gap in found.gaps if gap.name == "shift")
+    assert shift.absolute is not None and 0 < shift.absolute < 1e-6
+    assert found.failures(1e-4) == ()
+
+
+def test_a_small_gradient_that_is_wrong_is_still_found() -> None:
+    """A hundredth of the largest, and a tenth off: far beyond a thousandth of the largest times 1e-4."""
+    gaps = (
+        Gap(part="grad", name="large", absolute=0.0, relative=0.0),
+        Gap(part="grad", name="small", absolute=1e-5, relative=0.1),
+    )
+    plain = {"grad/large": torch.tensor([1.0]), "grad/small": torch.tensor([1e-4])}
+    _, small = _to_scale(gaps, plain)
+    assert small.relative == pytest.approx(1e-2)
+
+
+def test_an_update_without_an_accepted_example_is_refused() -> None:
+    with pytest.raises(InputError, match="none of the 4 examples of an update is accepted"):
+        compared(job_of(4), [False] * 4, (2, 4))
+
+
+def test_bfloat16_rounds_more_than_the_tolerance_and_its_spacing_is_told() -> None:
+    found = compared(job_of(15, dtype=torch.bfloat16), [True] * 15, (3, 5))
+    assert found.rounding == 2**-7
+    gap = found.largest_relative_gap
+    assert gap is not None and 1e-4 < gap < 16 * found.rounding
 
 
 def test_a_loss_over_pairs_of_examples_is_no_sum_over_examples() -> None:

@@ -16,8 +16,13 @@ import pytest
 from recompute_core.errors import InputError
 from recompute_core.reinvest import driver
 from recompute_core.reinvest.admission import admit, asked_of
-from recompute_core.reinvest.asked import parse_reinvest
-from recompute_core.reinvest.found import SIDES, TrainingRun
+from recompute_core.reinvest.asked import (
+    SIDES,
+    parse_reinvest,
+)
+from recompute_core.reinvest.found import (
+    TrainingRun,
+)
 from recompute_core.reinvest.kept import Kept, declare, run_named, runs, training_name
 from recompute_core.reinvest.result import findings_of, result_of
 from recompute_core.spec import parse_spec
@@ -273,7 +278,7 @@ def test_damaged_files_are_done_again_and_a_damaged_question_is_told(store: Stor
     assert result_of(kept).reaches is None
     (kept.folder / "asked.json").write_text("{")
     assert kept.run_id not in [run.run_id for run in runs(store, study)]
-    with pytest.raises(Exception, match=r"asked\.json is damaged; delete that folder"):
+    with pytest.raises(Exception, match=r"asked\.json is damaged or was changed; delete that folder"):
         declare(store, one)
 
 

@@ -69,6 +69,7 @@ def training(plain: float, other: float, receipts: int = 400) -> Training:
         classes=(),
         rare=Rare(
             label="torn",
+            plain=plain,
             receipts=receipts,
             photos=3 * receipts,
             train_receipts=19,
@@ -120,6 +121,9 @@ def test_all_gates_pass_and_the_larger_microbatch_is_adopted() -> None:
         ({"throughput": throughput((1.0, 0.9), (1.0, 1.1), (1.0, 1.0))}, "throughput", "undecided"),
         ({"training": training(0.9, 0.6)}, "rare_recall", "fail"),
         ({"training": training(1.0, 1.0, receipts=5)}, "rare_recall", "undecided"),
+        ({"training": training(0.0, 0.0)}, "rare_recall", "undecided"),
+        ({"accumulation": accumulation(0.02, rounding=2**-7)}, "same_objective", "undecided"),
+        ({"accumulation": accumulation(0.4, rounding=2**-7)}, "same_objective", "fail"),
         ({"training": None, "not_trained": "gpt has no rare class"}, "rare_recall", "not_run"),
     ],
 )
@@ -135,6 +139,12 @@ def test_few_receipts_say_how_many_would_tell() -> None:
     sentence = judged(training=training(1.0, 1.0, receipts=5))["rare_recall"].sentence
     assert sentence.endswith("So few cannot tell; 35 such receipts would.")
     assert "on 5 receipts (15 photos), 3 seeds" in sentence
+
+
+def test_an_encoder_that_sees_no_rare_defect_shows_nothing_about_them() -> None:
+    gate = judged(training=training(0.05, 0.0))["rare_recall"]
+    assert gate.outcome == "undecided"
+    assert gate.sentence == "Plain's own recall of torn is 0.05: there is no more to lose."
 
 
 def test_slower_is_said_to_be_slower() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from recompute_core.errors import InputError
 from recompute_core.plans.apply import applied
 from recompute_core.reinvest.asked import TrainingSettings
-from recompute_core.reinvest.feed import drawn_rows
+from recompute_core.reinvest.feed import drawn_rows, photos_of
 from recompute_core.reinvest.found import TrainingRun
 from recompute_core.reinvest.training import Run, rate_at, train
 from recompute_core.settings import ReceiptsSettings
@@ -56,6 +58,7 @@ def run_of(folder: Path, checkpoint: Path, **changes: Any) -> Run:
         "training": TrainingSettings(
             seeds=(0,), examples=96, evaluate_every=3, checkpoint_every=2, lr=3e-3
         ),
+        "updates": 8,
         "side": "plain",
         "seed": 0,
         "microbatch": 4,
@@ -105,6 +108,27 @@ def test_a_run_that_was_broken_off_ends_with_the_same_bits(
     assert whole.stopped == 0
 
 
+def test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_over(folder: Path, tmp_path: Path) -> None:
+    whole = trained(run_of(folder, tmp_path / "whole"))
+    run = run_of(folder, tmp_path / "damaged")
+    with pytest.raises(Broken):
+        trained(run, 5)
+    kept = run.checkpoint.read_bytes()
+    for damaged in (b"", kept[: len(kept) // 2], b"nonsense"):
+        run.checkpoint.write_bytes(damaged)
+        again = trained(run)
+        assert (again.weights_digest, again.stopped) == (whole.weights_digest, 0)
+
+
+def test_other_photos_than_the_checkpoints_are_refused(folder: Path, tmp_path: Path) -> None:
+    run = run_of(folder, tmp_path / "changed")
+    with pytest.raises(Broken):
+        trained(run, 5)
+    others = replace(run.photos, digest="sha256:" + "0" * 64)
+    with pytest.raises(InputError, match="the photos have changed"):
+        trained(replace(run, photos=others))
+
+
 def test_dropout_is_part_of_what_a_checkpoint_restores(folder: Path, tmp_path: Path) -> None:
     """Without the random state the test above would not pass: two dropouts give other weights."""
     one = trained(run_of(folder, tmp_path / "a"))
@@ -145,14 +169,15 @@ def test_an_epoch_is_every_row_once_in_an_order_of_its_own(folder: Path) -> None
 
 def test_a_learnt_class_shows_in_the_recall(folder: Path, tmp_path: Path) -> None:
     training = TrainingSettings(seeds=(0,), examples=1200, evaluate_every=100, lr=3e-3)
-    found = train(run_of(folder, tmp_path / "c", training=training, dropout=0.0), plain, silent)
+    run = run_of(folder, tmp_path / "c", training=training, updates=100, dropout=0.0)
+    found = train(run, plain, silent)
     assert found.evaluations[-1].accuracy > 0.8
     assert found.updates[-1].loss < found.updates[0].loss / 3
     assert found.rare_receipts == 3 and found.rare_photos <= 6
 
 
 def test_an_update_of_rejected_photos_alone_does_nothing(folder: Path, tmp_path: Path) -> None:
-    found = trained(run_of(folder, tmp_path / "d", effective_batch=1, microbatch=1))
+    found = trained(run_of(folder, tmp_path / "d", effective_batch=1, microbatch=1, updates=40))
     nothing = [update for update in found.updates if update.accepted == 0]
     assert nothing and all(update.loss is None for update in nothing)
     assert all(update.loss for update in found.updates if update.accepted)
@@ -165,3 +190,10 @@ def test_the_rate_rises_then_falls_to_nothing() -> None:
     assert all(a > b for a, b in pairwise(rates[9:]))
     assert 0 < rates[-1] < 1e-3
     assert rate_at(1, 1, TrainingSettings(lr=1.0, warmup=0.0)) == pytest.approx(0.5)
+
+
+def test_photos_that_the_study_was_not_measured_on_are_refused(folder: Path) -> None:
+    own = settings(folder)
+    assert photos_of(own, folder, photo_set(own, folder).digest).train
+    with pytest.raises(InputError, match="not those that the study was measured on"):
+        photos_of(own, folder, "sha256:" + "0" * 64)

@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from recompute_core.reinvest.asked import parse_reinvest
-from recompute_core.reinvest.found import (
+from recompute_core.reinvest.asked import (
     SIDES,
+    Side,
+    parse_reinvest,
+)
+from recompute_core.reinvest.found import (
     Accumulation,
     Evaluation,
     Findings,
     Reach,
     Reaches,
     Seen,
-    Side,
     Throughput,
     TrainingRun,
     Tried,
@@ -79,7 +81,9 @@ def finish(kept: Kept) -> None:
             accepted=62,
             plain_microbatches=(16, 15, 15, 16),
             recomputed_microbatches=(62,),
-            gaps=(Gap(part="grad", name="head.weight", absolute=1e-7, relative=1e-6),),
+            gaps=tuple(
+                Gap(part="grad", name=gap.name, absolute=1e-7, relative=1e-6) for gap in studies.EQUAL
+            ),
             noise_floor=0.0,
             mean_of_means_gap=0.1,
             dropout_off=True,
@@ -188,6 +192,15 @@ def better_photos(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (at("run_id", value="0" * 12), "goes by another name"),
+        (at("asked", "thresholds", "rate_ratio", value=0.5), "goes by another name"),
+        (at("declared_at", value="1999-01-01T00:00:00.000Z"), "was declared before the study"),
+        (at("used", "peak_bytes", value=1), "measured the microbatch that it uses twice"),
+        (at("accumulation", "plain_microbatches", value=[62, 0, 0, 0]), "accumulated other examples"),
+        (at("accumulation", "gaps", 0, "name", value="head.other"), "compared other gradients"),
+        (at("throughput", "plain_examples", value=640), "timed other examples"),
+        (at("runs", 2, "data_digest", value="sha256:" + "0" * 64), "trained on other photos"),
+        (at("runs", 2, "seen", 1, "predicted", value="fine"), "knows a class that there is not"),
         (at("asked", "plan", value="none"), "is of another study or plan"),
         (at("asked", "study", value="another"), "is of another study or plan"),
         (at("asked", "shape", value="64x64 B=16"), "is at a shape that was not measured"),
@@ -241,7 +254,7 @@ def test_a_refused_plan_has_no_second_use(evidence: dict[str, bytes]) -> None:
         derive({**evidence, CELLS: canonical(cells)})
 
 
-def test_the_newest_finished_run_of_a_shape_is_taken(tmp_path: Any) -> None:
+def test_every_finished_run_is_there_the_newest_first(tmp_path: Any) -> None:
     store = Store(tmp_path)
     study = study_of(store)
     first = declare(store, parse_reinvest(asked(study)))
@@ -251,6 +264,6 @@ def test_the_newest_finished_run_of_a_shape_is_taken(tmp_path: Any) -> None:
     (found,) = read_evidence(gather(store, study, "every-block")).reinvested
     assert found.run_id == first.run_id
     finish(second)
-    (found,) = read_evidence(gather(store, study, "every-block")).reinvested
-    assert found.run_id == second.run_id
-    assert isinstance(found, Findings)
+    both = read_evidence(gather(store, study, "every-block")).reinvested
+    assert [one.run_id for one in both] == [second.run_id, first.run_id]
+    assert all(isinstance(one, Findings) for one in both)
