@@ -190,6 +190,7 @@ def test_the_best_plans_are_found_and_one_is_looked_at(
     settle(page)
     assert page.evaluate(RINGS) >= 2
     expect(page.get_by_text("Device: idle")).to_be_visible(timeout=20_000)
+    settle(page)  # the whole page is drawn once more after the device is idle, which shuts an open list
     picked = page.get_by_role("combobox", name="Plan to measure")
     picked.press("ArrowDown")
     last = page.get_by_role("option").last
