@@ -223,7 +223,7 @@ def _scales(own: Any, x: Tensor) -> Tensor:
 
 
 def _moves(own: Any, x: Tensor) -> Tensor:
-    own.total.add_(x.detach().mean())
+    own.total.add_(x.detach().abs().mean())  # a mean may be exactly 0, and then nothing moves
     return x
 
 
