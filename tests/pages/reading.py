@@ -14,7 +14,12 @@ def text(app: AppTest) -> str:
             body = getattr(element, "value", None) or getattr(element.proto, "body", "")
             parts.append(re.sub(r"<[^>]+>", " ", str(body)))
     parts += [button.label for button in app.button]
-    return html.unescape(" ".join(" ".join(parts).split()))
+    return html.unescape(" ".join(shown(" ".join(parts)).split()))
+
+
+def shown(markdown: str) -> str:
+    """What a reader sees of text that was kept from being Markdown: without escapes and joiners."""
+    return re.sub(r"\\([^\w\s])|\\(_)", r"\1\2", markdown).replace("\u2060", "")
 
 
 def figures(app: AppTest) -> list[str]:
