@@ -81,7 +81,7 @@ def test_the_button_starts_a_check_of_what_was_chosen(
     ("state", "says"),
     [
         (Running("step 3: recompute blocks.0"), "Checking: step 3: recompute blocks.0"),
-        (Failed("no room [here]"), r"The check failed: no room \[here\]"),
+        (Failed("no room [here]"), "The check failed: no room [here]"),
     ],
 )
 def test_a_check_under_way_or_failed_is_said(
