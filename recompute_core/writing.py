@@ -19,16 +19,16 @@ def check_writable(path: Path) -> None:
     part.unlink()
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file; whoever looks meanwhile, or after a crash, finds the old one. Raises OSError."""
-    path = _target(path)
+    path, data = _target(path), content.encode() if isinstance(content, str) else content
     if _is_special(path):
-        path.write_text(text)
+        path.write_bytes(data)
         return
     part = _part_of(path)
     try:
-        with part.open("x") as file:
-            file.write(text)
+        with part.open("xb") as file:
+            file.write(data)
         if path.exists():
             shutil.copymode(path, part)
         os.replace(part, path)

@@ -6,7 +6,9 @@ from typing import Any
 
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
-from recompute_core.reinvest.asked import ACCUMULATED, SIDES, ReinvestSpec, parse_reinvest, preset
+from recompute_core.reinvest.admission import first_of
+from recompute_core.reinvest.asked import SIDES, ReinvestSpec, parse_reinvest, preset
+from recompute_core.reinvest.result import plain_microbatch, trains
 from recompute_core.results import Measured
 from recompute_core.settings import ReceiptsSettings, size_fields
 from recompute_core.spec import StudySpec
@@ -73,8 +75,7 @@ def seeds_of(texts: Iterable[str]) -> list[int]:
 def candidates(adopted: Sequence[Measured]) -> dict[Key, str]:
     """The candidates that passed, each with what it saves; that of the lowest peak at the first shape
     comes first, as on the command line."""
-    first = [one for one in adopted if one.shape_key == adopted[0].shape_key]
-    best = min(first, key=lambda one: one.memory.candidate.peak_bytes or 0)
+    best = first_of(adopted)
     ordered = [best, *(one for one in adopted if one is not best)]
     return {(one.plan, one.shape_key): _saves(one) for one in ordered}
 
@@ -96,20 +97,6 @@ def why_not(spec: StudySpec, adopted: Sequence[Measured]) -> str | None:
     if all(one.memory.plain.peak_bytes is None for one in adopted):
         return "This device has no peak counter, so there is no budget to spend."
     return None
-
-
-def batch_of(spec: StudySpec, one: Measured) -> int:
-    """Plain's microbatch at a candidate's shape."""
-    return int(one.shape.get("batch") or spec.workload.batch or 1)
-
-
-def first_effective_batch(plain_batch: int) -> int:
-    return ACCUMULATED * plain_batch
-
-
-def trains(spec: StudySpec) -> bool:
-    """Whether the workload has a rare class to look at."""
-    return isinstance(spec.workload, ReceiptsSettings)
 
 
 def preset_words(name: str) -> str:
@@ -135,7 +122,7 @@ _REACH_S = 25.0
 
 def forecast_s(spec: StudySpec, one: Measured, asked: ReinvestSpec) -> float | None:
     """About how long it takes, at the pace of the study's own updates; None where that cannot tell."""
-    batch = batch_of(spec, one)
+    batch = plain_microbatch(spec, one.shape_key)
     plain_s, own_s = one.timing.plain_median_s / batch, one.timing.candidate_median_s / batch
     update_s = asked.effective_batch * plain_s + asked.recomputed_batch * own_s
     known = _REACH_S + (asked.timing.min_pairs + 5) * update_s

@@ -36,7 +36,7 @@ def colour_of(side: Side, colours: Palette) -> str:
 
 def losses(run: Learnt) -> list[Place]:
     """Mean loss of each update against the examples drawn by then; updates without any left out."""
-    return [(one.number * run.effective_batch, one.loss) for one in run.updates if one.loss == one.loss]
+    return [(one.number * run.effective_batch, one.loss) for one in run.updates if one.loss is not None]
 
 
 def shares(run: Learnt, which: str) -> list[Place]:

@@ -11,7 +11,6 @@ from recompute_core.reinvest.asked import SIDES, Side
 from recompute_core.reinvest.found import (
     Evaluation,
     ReinvestResult,
-    Tried,
     Update,
 )
 from recompute_core.reinvest.kept import Kept, Now, training_name
@@ -44,8 +43,6 @@ class Shown:
     spec: StudySpec
     """Of its study."""
     result: ReinvestResult
-    used: Tried | None
-    """The microbatch of whole updates under the plan."""
     now: Now | None
     runs: Sequence[Learnt]
     """Training runs that have begun, seed by seed."""
@@ -72,7 +69,6 @@ class _Feed:
 
     stamp: Stamp | None = None
     result: ReinvestResult | None = None
-    used: Tried | None = None
     spec: StudySpec | None = None
     runs: Sequence[Learnt] = ()
     memo: dict[Hashable, Any] = field(default_factory=dict)
@@ -83,7 +79,6 @@ class _Feed:
             stamp = _stamp(kept.folder)
             if self.result is None or self.spec is None or stamp != self.stamp:
                 self.result = result_of(kept)
-                self.used = kept.read("used", Tried)
                 self.spec = kept.store.study(kept.asked.study).spec
                 self.runs = learnt(kept)
                 self.memo, self.stamp = {}, stamp
@@ -94,7 +89,6 @@ class _Feed:
                 kept,
                 self.spec,
                 self.result.model_copy(update=told),
-                self.used,
                 kept.now(),
                 self.runs,
                 self.memo,
@@ -134,9 +128,8 @@ def learnt(kept: Kept) -> list[Learnt]:
         for side in SIDES:
             updates, looks = kept.said(side, seed)
             if updates or looks:
-                size = asked.effective_batch if side == "plain" else asked.recomputed_batch
                 is_done = (kept.folder / f"{training_name(side, seed)}.json").exists()
-                found.append(Learnt(side, seed, size, updates, looks, is_done))
+                found.append(Learnt(side, seed, asked.batch_of(side), updates, looks, is_done))
     return found
 
 

@@ -5,14 +5,17 @@ import streamlit as st
 from recompute_core.errors import InputError
 from recompute_core.reinvest.admission import adopted_of
 from recompute_core.reinvest.asked import (
+    MOST_EXAMPLES,
     PRESETS,
     ReinvestSpec,
     ReinvestThresholds,
     TrainingSettings,
+    first_effective_batch,
     preset,
 )
 from recompute_core.reinvest.driver import start
 from recompute_core.reinvest.kept import runs
+from recompute_core.reinvest.result import plain_microbatch, trains
 from recompute_core.results import Measured
 
 from . import chrome, markup, reinvest_ask
@@ -24,7 +27,6 @@ from .words import duration, literal
 _ASKED = ReinvestSpec.model_fields
 _TRAINING = TrainingSettings.model_fields
 _LIMITS = ReinvestThresholds.model_fields
-_MOST = 1_000_000
 _SEEDS = [str(seed) for seed in TrainingSettings().seeds]
 
 
@@ -43,7 +45,7 @@ def ask(found: Snapshot) -> None:
     with left:
         one = _candidate(adopted)
         name = _preset()
-        plain_batch = reinvest_ask.batch_of(found.row.spec, one)
+        plain_batch = plain_microbatch(found.row.spec, one.shape_key)
         effective, other, microbatch = _batches(one, plain_batch)
         seeds, examples = _training(found, name)
     with right:
@@ -106,8 +108,8 @@ def _batches(one: Measured, plain_batch: int) -> tuple[int, int | None, int | No
     at = one.shape_key
     st.subheader("Batch", anchor=False)
     effective = st.number_input(
-        "Effective batch (examples an update)", min_value=plain_batch, max_value=_MOST,
-        value=reinvest_ask.first_effective_batch(plain_batch), step=plain_batch,
+        "Effective batch (examples an update)", min_value=plain_batch, max_value=MOST_EXAMPLES,
+        value=first_effective_batch(plain_batch), step=plain_batch,
         key=f"reinvest effective {at}", help=_ASKED["effective_batch"].description, width=320,
     )  # fmt: skip
     st.caption(
@@ -117,13 +119,13 @@ def _batches(one: Measured, plain_batch: int) -> tuple[int, int | None, int | No
         left, right = st.columns(2)
         with left:
             microbatch = st.number_input(
-                "Microbatch under the plan", min_value=1, max_value=_MOST, value=None,
+                "Microbatch under the plan", min_value=1, max_value=MOST_EXAMPLES, value=None,
                 placeholder="the largest", key=f"reinvest micro {at}",
                 help=_ASKED["microbatch"].description,
             )  # fmt: skip
         with right:
             other = st.number_input(
-                "Effective batch under the plan", min_value=1, max_value=_MOST, value=None,
+                "Effective batch under the plan", min_value=1, max_value=MOST_EXAMPLES, value=None,
                 placeholder="the same", key=f"reinvest other {at}",
                 help=_ASKED["recomputed_effective_batch"].description,
             )  # fmt: skip
@@ -135,7 +137,7 @@ def _batches(one: Measured, plain_batch: int) -> tuple[int, int | None, int | No
 
 def _training(found: Snapshot, name: str) -> tuple[list[str] | None, int | None]:
     st.subheader("Training", anchor=False)
-    if not reinvest_ask.trains(found.row.spec):
+    if not trains(found.row.spec):
         st.caption(
             f"Skipped: {literal(found.row.spec.workload.name)} has no rare class to look at; the "
             "receipts workload has. The gate on rare recall is not run, so the verdict cannot be adopt."
@@ -174,7 +176,7 @@ def _thresholds(found: Snapshot) -> dict[str, float]:
     loss = st.number_input(
         "Rare recall lost, at most", min_value=0.0, max_value=0.99, value=usual.rare_recall_loss,
         step=0.01, format="%.2f", key="reinvest loss", help=_LIMITS["rare_recall_loss"].description,
-        disabled=not reinvest_ask.trains(found.row.spec),
+        disabled=not trains(found.row.spec),
     )  # fmt: skip
     st.caption(f"{loss:.0%} of the rare receipts")
     return {

@@ -5,6 +5,7 @@ from html import escape
 
 from recompute_core.gates import in_mb
 from recompute_core.reinvest.found import (
+    SIZE_WORDS,
     Accumulation,
     Reach,
     ReinvestGate,
@@ -19,7 +20,7 @@ from recompute_core.words import printable, sentence_case
 
 from . import markup
 from .palette import Mark
-from .reinvest_words import FIELD_WORDS, accepted_words
+from .reinvest_words import accepted_words
 from .words import KINDS, figure, interval
 
 _FIGURES: dict[ReinvestGateId, str] = {
@@ -95,7 +96,7 @@ def limit_words(gate: ReinvestGate) -> str:
 
 def reach_table(reach: Reach) -> str:
     """Plain and every size that was tried, each with a bar whose end is plain's peak."""
-    what = FIELD_WORDS[reach.field].capitalize()
+    what = SIZE_WORDS[reach.field].capitalize()
     heads = [
         (what, True),
         ("Estimated peak (MB)", True),
@@ -241,9 +242,10 @@ def _mistake(gap: float | None, means: float | None, tolerance: float) -> str:
 # --- what it buys --------------------------------------------------------------------------------------
 
 
-def speed_table(result: ReinvestResult, found: Throughput, used: Tried | None) -> str:
+def speed_table(result: ReinvestResult, found: Throughput) -> str:
     """Both settings: passes, update time, examples per second, peak."""
-    timing, budget = found.timing, result.reaches.batch.budget_bytes if result.reaches else None
+    timing, used = found.timing, result.used
+    budget = result.reaches.batch.budget_bytes if result.reaches else None
     heads = [
         ("Setting", False),
         ("Microbatch", True),

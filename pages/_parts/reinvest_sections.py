@@ -96,7 +96,7 @@ def what_it_buys(one: Shown) -> None:
         _not_yet(one, "Whole updates of both settings are timed in turn after that.")
         return
     st.html(f'<div class="rs-finding">{reinvest_words.speed_sentence(found)}</div>')
-    st.html(reinvest_markup.speed_table(one.result, found, one.used))
+    st.html(reinvest_markup.speed_table(one.result, found))
     colours, limit = chrome.colours(), one.result.asked.thresholds.rate_ratio
     share = found.recomputed_examples / found.plain_examples
     pairs = [(pair.candidate_s, pair.plain_s * share) for pair in found.timing.samples]

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from recompute_core.gates import megabytes
-from recompute_core.reinvest.asked import SIDES
+from recompute_core.reinvest.asked import SIDES, passes
 from recompute_core.reinvest.driver import PHASES
 from recompute_core.reinvest.found import (
+    SIZE_WORDS,
     Accumulation,
     Reach,
     ReinvestGate,
@@ -14,11 +15,11 @@ from recompute_core.reinvest.found import (
     Training,
 )
 from recompute_core.reinvest.kept import Now
+from recompute_core.reinvest.result import trains
 from recompute_core.settings import size_fields
 from recompute_core.words import count, sentence_case
 
 from .progress import Step
-from .reinvest_ask import trains
 from .reinvest_data import Learnt, Shown
 from .words import VERDICTS, duration, plan_label, when_short
 
@@ -27,7 +28,6 @@ STATUS_SENTENCES = {
     "interrupted": "Interrupted: its driver is gone; what was finished is kept.",
     "failed": "It could not be completed; what was finished is kept.",
 }
-FIELD_WORDS = {"batch": "microbatch", "seq_len": "sequence length"}
 
 
 def run_label(one: Shown) -> str:
@@ -106,7 +106,7 @@ def _with(step: Step, state: str) -> Step:
 
 def reach_sentence(reach: Reach) -> str:
     """The largest size within plain's peak, and what ends it."""
-    what, budget, best = FIELD_WORDS[reach.field], megabytes(reach.budget_bytes), reach.largest
+    what, budget, best = SIZE_WORDS[reach.field], megabytes(reach.budget_bytes), reach.largest
     if best is None or best.peak_bytes is None:
         return f"No {what} was measured within plain's peak of {budget}."
     if reach.is_asked:
@@ -136,8 +136,8 @@ def used_sentence(result: ReinvestResult) -> str | None:
     if result.microbatch is None:
         return None
     asked, size = result.asked, result.microbatch
-    plain = _passes(asked.effective_batch, result.plain_microbatch)
-    own = _passes(asked.recomputed_batch, size)
+    plain = passes(asked.effective_batch, result.plain_microbatch)
+    own = passes(asked.recomputed_batch, size)
     why = "as asked" if asked.microbatch is not None else "shared out evenly"
     said = (
         f"Whole updates use microbatch {size:,}: {asked.recomputed_batch:,} examples in "
@@ -146,10 +146,6 @@ def used_sentence(result: ReinvestResult) -> str | None:
     if asked.recomputed_batch != asked.effective_batch:
         return f"{said}; plain's {asked.effective_batch:,} take {plain:,}."
     return f"{said}, instead of plain's {plain:,}."
-
-
-def _passes(examples: int, microbatch: int) -> int:
-    return -(-examples // microbatch)
 
 
 # --- the same objective --------------------------------------------------------------------------
@@ -192,16 +188,16 @@ def speed_sentence(found: Throughput) -> str:
         f"{found.recomputed_rate:.1f} instead of {found.plain_rate:.1f}"
     )
     own, plain = found.recomputed_microbatches, found.plain_microbatches
-    passes = f"{count(own, 'pass', 'passes')} an update instead of {plain:,}"
+    each = f"{count(own, 'pass', 'passes')} an update instead of {plain:,}"
     if own >= plain:
-        passes = f"{count(own, 'pass', 'passes')} an update against plain's {plain:,}"
+        each = f"{count(own, 'pass', 'passes')} an update against plain's {plain:,}"
     elif high < 1:
-        return f"Slower. {said}. {sentence_case(passes)} do not make up for recomputing here."
+        return f"Slower. {said}. {sentence_case(each)} do not make up for recomputing here."
     if high < 1:
-        return f"Slower. {said}, with {passes}."
+        return f"Slower. {said}, with {each}."
     if low > 1:
-        return f"Faster. {said}, with {passes}."
-    return f"No difference that these pairs can tell. {said}, with {passes}."
+        return f"Faster. {said}, with {each}."
+    return f"No difference that these pairs can tell. {said}, with {each}."
 
 
 # --- rare defects --------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Which candidate of a study is reinvested, and whether it may be. No torch."""
 
+from collections.abc import Sequence
 from math import lcm
 from typing import Any
 
@@ -10,7 +11,8 @@ from ..settings import shape_key, size_fields
 from ..spec import StudySpec
 from ..studies.assemble import assemble
 from ..studies.store import Store
-from .asked import ACCUMULATED, ReinvestSpec, parse_reinvest, preset
+from .asked import ReinvestSpec, first_effective_batch, parse_reinvest, preset
+from .result import plain_microbatch
 
 
 def asked_of(
@@ -34,19 +36,23 @@ def asked_of(
         raise InputError(
             f"reinvest: {what} would have to pass study {study}'s gates; {_passed(adopted)}"
         )
-    first = [one for one in found if one.shape_key == found[0].shape_key]
-    chosen = min(first, key=lambda one: one.memory.candidate.peak_bytes or 0)
-    sizes = next(s for s in spec.shapes if shape_key(spec.at(s)) == chosen.shape_key)
+    chosen = first_of(found)
     raw: dict[str, Any] = {
         "study": study,
         "plan": chosen.plan,
         "shape": chosen.shape_key,
-        "effective_batch": ACCUMULATED * (spec.at(sizes).batch or 1),
+        "effective_batch": first_effective_batch(plain_microbatch(spec, chosen.shape_key)),
         **preset(preset_name),
     }
     for assignment in settings:
         assign(raw, assignment)
     return parse_reinvest(raw)
+
+
+def first_of(adopted: Sequence[Measured]) -> Measured:
+    """The candidate of the lowest peak at the first shape that has any."""
+    at_first = [one for one in adopted if one.shape_key == adopted[0].shape_key]
+    return min(at_first, key=lambda one: one.memory.candidate.peak_bytes or 0)
 
 
 def adopted_of(store: Store, study: str) -> list[Measured]:

@@ -11,7 +11,9 @@ from ..spec import TimingSettings, digest_of, explain
 
 Side = Literal["plain", "recomputed"]
 SIDES: tuple[Side, ...] = ("plain", "recomputed")
-Examples = Annotated[int, Field(ge=1, le=65_536)]
+MOST_EXAMPLES = 65_536
+"""Of an update: all of them are in memory while whole updates are timed."""
+Examples = Annotated[int, Field(ge=1, le=MOST_EXAMPLES)]
 
 
 class ReinvestThresholds(Frozen):
@@ -108,8 +110,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """`quick` for a first look, which teaches the encoder little; `full`, five times the rendered training
 side, until it has learnt."""
-ACCUMULATED = 4
-"""Microbatches of plain in an effective batch, unless one is asked for."""
+
+
+def first_effective_batch(microbatch: int) -> int:
+    """The effective batch unless one is asked for: four microbatches of plain."""
+    return 4 * microbatch
 
 
 def preset(name: str) -> dict[str, Any]:
@@ -129,5 +134,9 @@ def parse_reinvest(raw: dict[str, Any]) -> ReinvestSpec:
 
 def microbatch_within(effective: int, largest: int) -> int:
     """The microbatch that takes as few passes as `largest` does, and shares them out evenly."""
-    passes = -(-effective // largest)
-    return -(-effective // passes)
+    return passes(effective, passes(effective, largest))
+
+
+def passes(examples: int, microbatch: int) -> int:
+    """Microbatches that so many examples take, the last one short."""
+    return -(-examples // microbatch)

@@ -90,10 +90,11 @@ def _show(found: "ReinvestResult") -> None:
 
 def _lines(found: "ReinvestResult") -> Iterator[str]:
     from ..gates import megabytes
+    from .found import SIZE_WORDS
 
     reaches = (found.reaches.batch, found.reaches.seq_len) if found.reaches else ()
     for reach in filter(None, reaches):
-        what = "microbatch" if reach.field == "batch" else "sequence length"
+        what = SIZE_WORDS[reach.field]
         best = reach.largest
         if reach.is_asked and best is not None and best.peak_bytes is not None:
             yield (

@@ -17,7 +17,7 @@ from ..estimating import LIMITS, Field
 from ..results import Record
 from ..settings import ReceiptsSettings, size_fields
 from ..studies.background import in_one_line
-from ..studies.engine import Garbled, LocalEngine, follow
+from ..studies.engine import LocalEngine, follow
 from ..studies.flow import Book
 from ..studies.launch import start_detached
 from ..studies.locks import Lock, machine_lock
@@ -106,11 +106,10 @@ class _Run:
         self._done, self._told, self._words = 0, 0.0, ""
         self._started, self._done_then = time.time(), 0
         row = store.study(self._asked.study)
-        legality = Book.of(store.cells(row.id)).legality(self._asked.shape)
-        assert legality is not None
-        self._legality = legality
-        reference = Book.of(store.cells(row.id)).reference(self._asked.shape)
-        self._data_digest = reference.data_digest if reference else None
+        book = Book.of(store.cells(row.id))
+        legality, reference = book.legality(self._asked.shape), book.reference(self._asked.shape)
+        assert legality is not None and reference is not None, "an adopted candidate has both"
+        self._legality, self._data_digest = legality, reference.data_digest
         self._environment = row.environment
 
     def wait_for(self, machine: Lock) -> None:
@@ -252,19 +251,15 @@ class _Run:
         found: list[Found] = []
         failed: list[str] = []
 
-        def heard(line: bytes) -> None:
-            try:
-                said = json.loads(line)
-                if said["kind"] == "done":
-                    found.append(kind.model_validate(said["payload"]))
-                elif said["kind"] == "failed":
-                    failed.append(said["reason"])
-                elif said["kind"] == "environment":
-                    self._kept.set_environment(said["data"])
-                else:
-                    hear(said)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise Garbled(f"the worker said something unreadable: {line[:80]!r}") from error
+        def heard(said: dict[str, Any]) -> None:
+            if said["kind"] == "done":
+                found.append(kind.model_validate(said["payload"]))
+            elif said["kind"] == "failed":
+                failed.append(said["reason"])
+            elif said["kind"] == "environment":
+                self._kept.set_environment(said["data"])
+            else:
+                hear(said)
 
         why = follow(self._engine.start(task), heard, self._spec.silence_s, self._stop_if_asked)
         if not found:

@@ -13,6 +13,10 @@ from ..results import Comparison, FigureKind, Gap, Outcome, Record, Timing, Verd
 from .asked import ReinvestSpec, Side
 from .recall import wilson
 
+SIZE_WORDS = {"batch": "microbatch", "seq_len": "sequence length"}
+"""How a size of `Reach` is called."""
+
+
 # --- how far it goes -------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from ..settings import shape_key
 from ..spec import StudySpec
 from ..studies.flow import canary_module
 from ..studies.one_shape import Asked, Tell, run_memory, run_shape
-from .found import Reach, Tried
+from .found import SIZE_WORDS, Reach, Tried
 
 _TRIES = 4
 """Sizes that are measured at most; estimates miss by a fraction of a percent, so two are usual."""
@@ -48,7 +48,7 @@ class Search:
 
 def find_reach(search: Search) -> Reach:
     """The largest size under the plan that fits plain's peak, as far as `_TRIES` measurements tell."""
-    search.tell(f"estimating the largest {WORDS[search.field]}")
+    search.tell(f"estimating the largest {SIZE_WORDS[search.field]}")
     found = largest(search.spec, search.plan, search.field, search.budget_bytes)
     if found is not None:
         search = _ending_at_the_models_end(search, found[0])
@@ -106,7 +106,7 @@ def next_size(search: Search, tried: Sequence[Tried]) -> int | None:
 
 def try_size(search: Search, size: int) -> Tried:
     """Parity at a size, then its peak in a fresh process."""
-    words = f"{WORDS[search.field]} {size:,}"
+    words = f"{SIZE_WORDS[search.field]} {size:,}"
     estimated = _estimated(search, size)
     shape = {**search.spec.shapes[0], search.field: size}
     spec = search.spec.model_copy(update={"shapes": (shape,)})
@@ -152,6 +152,3 @@ def next_larger(field: Field, size: int) -> int:
 def _estimated(search: Search, size: int) -> int:
     shape = {**search.spec.shapes[0], search.field: size}
     return estimate(search.spec, shape, search.plan).peak_bytes
-
-
-WORDS: dict[Field, str] = {"batch": "microbatch", "seq_len": "sequence length"}

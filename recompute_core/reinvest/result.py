@@ -85,7 +85,7 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
         declared_at=found.declared_at,
         environment=found.environment,
         microbatch=None if used is None else used.size,
-        plain_microbatch=plain_microbatch(spec, asked),
+        plain_microbatch=plain_microbatch(spec, asked.shape),
         reaches=reaches,
         used=used,
         accumulation=found.accumulation,
@@ -96,10 +96,10 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
     )
 
 
-def plain_microbatch(spec: StudySpec, asked: ReinvestSpec) -> int:
-    """The batch of the study's shape."""
+def plain_microbatch(spec: StudySpec, shape: str) -> int:
+    """The batch of a study's shape, by its key."""
     sized = (spec.at(sizes) for sizes in spec.shapes)
-    found = next((one.batch for one in sized if shape_key(one) == asked.shape), None)
+    found = next((one.batch for one in sized if shape_key(one) == shape), None)
     return found or 1
 
 
@@ -117,9 +117,14 @@ def used_microbatch(asked: ReinvestSpec, reaches: Reaches) -> int | None:
     return size if size > reaches.batch.plain_size else None
 
 
+def trains(spec: StudySpec) -> bool:
+    """Whether the workload has a rare class to look at."""
+    return isinstance(spec.workload, ReceiptsSettings)
+
+
 def why_not_trained(spec: StudySpec, asked: ReinvestSpec) -> str | None:
     """Why there are no training runs; None where there are."""
-    if not isinstance(spec.workload, ReceiptsSettings):
+    if not trains(spec):
         return f"{spec.workload.name} has no rare class to look at; the receipts workload has."
     return None if asked.training.seeds else "No seed was asked for."
 

@@ -8,9 +8,7 @@ and the update's number alone, so both settings see the same examples in the sam
 import io
 import json
 import math
-import os
 import pickle
-import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +29,7 @@ from ..workloads.receipts.job import as_classes, as_photos
 from ..workloads.receipts.labels import LABELS, RARE
 from ..workloads.receipts.photo_set import PhotoSet, Row
 from ..workloads.update import seed_everything
+from ..writing import write_whole
 from .accumulation import Microbatch, accumulate, by_examples
 from .asked import (
     Side,
@@ -230,12 +229,7 @@ def _keep(run: Run, job: Job, optimizer: torch.optim.Optimizer, records: _Record
         state["device"] = torch.get_device_module(run.device).get_rng_state()
     written = io.BytesIO()
     torch.save(state, written)
-    part = run.checkpoint.with_name(f".{secrets.token_hex(8)}.part")
-    try:
-        part.write_bytes(written.getbuffer())
-        os.replace(part, run.checkpoint)
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(run.checkpoint, written.getvalue())
 
 
 def _kept_state(run: Run) -> dict[str, Any] | None:

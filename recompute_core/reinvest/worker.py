@@ -17,10 +17,7 @@ from ..settings import ReceiptsSettings
 from ..spec import StudySpec
 from ..studies.environment import check_same_environment, describe_environment
 from ..studies.worker import reason_of
-from .asked import (
-    ReinvestSpec,
-    Side,
-)
+from .asked import ReinvestSpec, Side, passes
 from .found import (
     Accumulation,
     Throughput,
@@ -131,8 +128,8 @@ def _throughput(task: Assignment, device: Any, say: Callable[..., None]) -> Thro
         ),
         plain_examples=sum(accepted),
         recomputed_examples=sum(own_accepted),
-        plain_microbatches=-(-asked.effective_batch // plain_size),
-        recomputed_microbatches=-(-asked.recomputed_batch // task.microbatch),
+        plain_microbatches=passes(asked.effective_batch, plain_size),
+        recomputed_microbatches=passes(asked.recomputed_batch, task.microbatch),
     )
 
 

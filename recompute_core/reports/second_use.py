@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ..intervals import Interval
-from ..reinvest.asked import SIDES
+from ..reinvest.asked import SIDES, passes
 from ..reinvest.found import (
     Accumulation,
+    ClassRecall,
     Findings,
     ReinvestGate,
 )
@@ -22,20 +22,6 @@ from ..results import Measured, StudyResult, Verdict
 from ..spec import StudySpec, explain
 from ..studies.store import Store
 from ..workloads.receipts.labels import LABELS
-
-
-class ClassRecalled(BaseModel):
-    """Recall of one class on validation, by receipts, with Wilson's intervals."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    label: str
-    receipts: int
-    photos: int
-    plain: float
-    plain_ci95: Interval
-    recomputed: float
-    recomputed_ci95: Interval
 
 
 class SecondUse(BaseModel):
@@ -60,7 +46,7 @@ class SecondUse(BaseModel):
     asked_digest: str
     """SHA-256 of all that was asked, thresholds included."""
     gates: tuple[ReinvestGate, ...]
-    classes: tuple[ClassRecalled, ...]
+    classes: tuple[ClassRecall, ...]
     accuracy: dict[str, tuple[float, ...]]
     """On validation, by side and seed; empty without training."""
 
@@ -106,18 +92,7 @@ def said(found: Findings, spec: StudySpec) -> SecondUse:
         declared_at=found.declared_at,
         asked_digest=result.asked_digest,
         gates=result.gates,
-        classes=tuple(
-            ClassRecalled(
-                label=one.label,
-                receipts=one.receipts,
-                photos=one.photos,
-                plain=one.plain,
-                plain_ci95=one.plain_ci95,
-                recomputed=one.recomputed,
-                recomputed_ci95=one.recomputed_ci95,
-            )
-            for one in (training.classes if training else ())
-        ),
+        classes=training.classes if training else (),
         accuracy={**training.accuracy} if training else {},
     )
 
@@ -138,7 +113,7 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
         yield "goes by another name than what was asked gives it"
     if found.declared_at < result.declared_at:
         yield "was declared before the study"
-    plain = plain_microbatch(spec, asked)
+    plain = plain_microbatch(spec, asked.shape)
     reaches, used = found.reaches, found.used
     if reaches is not None:
         if reaches.batch.budget_bytes != candidate.candidate.memory.plain.peak_bytes:
@@ -155,9 +130,9 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
         return
     if used.peak_bytes is not None and used.bitwise is None:
         yield "measured a microbatch whose parity did not pass"
-    passes = (-(-asked.effective_batch // plain), -(-asked.recomputed_batch // used.size))
+    wanted = (passes(asked.effective_batch, plain), passes(asked.recomputed_batch, used.size))
     rate, same = found.throughput, found.accumulation
-    if rate is not None and (rate.plain_microbatches, rate.recomputed_microbatches) != passes:
+    if rate is not None and (rate.plain_microbatches, rate.recomputed_microbatches) != wanted:
         yield "timed other microbatches than it says"
     if rate is not None and not (
         asked.timing.min_pairs <= len(rate.timing.samples) <= asked.timing.max_pairs

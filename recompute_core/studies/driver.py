@@ -5,7 +5,6 @@ by line, so a kill of anything loses at most the phase that was running.
 """
 
 import argparse
-import json
 import signal
 import sys
 import time
@@ -18,7 +17,7 @@ from ..plans.names import regions_of
 from ..results import Canary
 from .artifacts import reference_name, trace_name
 from .assemble import assemble
-from .engine import Garbled, LocalEngine, follow
+from .engine import LocalEngine, follow
 from .flow import Book, CellKey, Task, next_task, without_rollback
 from .locks import Lock, machine_lock
 from .looking import check_registered
@@ -164,16 +163,8 @@ class _Listening:
         self._left = list(task.phases)
         self._begun: str | None = None
 
-    def hear(self, line: bytes) -> None:
-        try:
-            said = json.loads(line)
-            kind = said.pop("kind")
-            self._write(kind, said)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Garbled(f"the worker said something unreadable: {line[:80]!r}") from error
-
-    def _write(self, kind: str, said: dict[str, Any]) -> None:
-        phase = said.pop("phase")
+    def hear(self, said: dict[str, Any]) -> None:
+        kind, phase = said.pop("kind"), said.pop("phase")
         key: CellKey = (self._task.shape_key, self._task.plan, phase)
         if kind == "start":
             self._store.begin_cell(self._study, *key)

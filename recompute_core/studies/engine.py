@@ -8,6 +8,7 @@ memory runs out, so that a measurement too large costs its own cell and nothing 
 """
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -99,14 +101,14 @@ class LocalWorker:
 
 def follow(
     worker: LocalWorker,
-    hear: Callable[[bytes], None],
+    hear: Callable[[dict[str, Any]], None],
     silence_s: float,
     tick: Callable[[], None] = lambda: None,
 ) -> str:
-    """Hear a worker out until it ends; returns why it ended. It is stopped after too long a silence.
+    """Hear a worker out until it ends; returns why it ended. It is stopped after too long a silence, and
+    when it says what is no JSON object or `hear` cannot make sense of.
 
-    `tick` is called several times a second; what it or `hear` raises stops the worker, and `Garbled`
-    becomes the answer.
+    `tick` is called several times a second; what it raises, or `hear` of other kinds, stops the worker.
     """
     heard = time.monotonic()
     try:
@@ -114,7 +116,7 @@ def follow(
             try:
                 for line in worker.lines(_TICK_S):
                     heard = time.monotonic()
-                    hear(line)
+                    _understood(line, hear)
             except EOFError:
                 return worker.end()
             tick()
@@ -130,6 +132,13 @@ def follow(
     worker.kill()
     worker.end()
     return why
+
+
+def _understood(line: bytes, hear: Callable[[dict[str, Any]], None]) -> None:
+    try:
+        hear(json.loads(line))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Garbled(f"the worker said something unreadable: {line[:80]!r}") from error
 
 
 def _child(

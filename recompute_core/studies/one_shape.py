@@ -3,7 +3,6 @@
 Importing this imports no torch; the workers have it.
 """
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from ..plans.names import Regions
 from ..results import Canary, Memory, Noise, Parity, ParityPassed, Reference
 from ..spec import StudySpec
 from .artifacts import reference_name
-from .engine import Garbled, LocalEngine, follow
+from .engine import LocalEngine, follow
 from .store import Phase
 from .worker import Assignment
 
@@ -126,14 +125,8 @@ class _Hearing:
     tell: Tell
     left: list[Phase] = field(default_factory=list)
 
-    def hear(self, line: bytes) -> None:
-        try:
-            said = json.loads(line)
-            self._take(said["kind"], said["phase"], said)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Garbled(f"the worker said something unreadable: {line[:80]!r}") from error
-
-    def _take(self, kind: str, phase: Phase, said: dict[str, Any]) -> None:
+    def hear(self, said: dict[str, Any]) -> None:
+        kind, phase = said["kind"], said["phase"]
         if kind == "start":
             self.tell(f"{_WORDS[phase]} at {self.asked.shape_key}")
         elif kind == "environment":

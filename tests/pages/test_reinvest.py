@@ -34,6 +34,7 @@ from recompute_core.reinvest.found import (
     Update,
 )
 from recompute_core.reinvest.kept import Kept, Now, declare, training_name
+from recompute_core.reinvest.result import plain_microbatch
 from recompute_core.results import Gap, Pair, Timing
 from recompute_core.spec import StudySpec, parse_spec
 from recompute_core.studies.store import Store
@@ -493,7 +494,7 @@ def test_the_candidate_of_the_lowest_peak_at_the_first_shape_comes_first(store: 
     assert next(iter(ask.candidates(adopted))) == ("every-block", "T=128 B=4")
     spec = store.study(study).spec
     asked = asked_of(store, study, None, None, "quick")
-    assert ask.batch_of(spec, adopted[0]) == 4
+    assert plain_microbatch(spec, adopted[0].shape_key) == 4
     assert ask.work_words(spec, asked) == "no training"
     seconds = ask.forecast_s(spec, adopted[0], asked)
     assert seconds is not None and 25 < seconds < 60

@@ -613,18 +613,23 @@ def test_waiting_is_said_without_a_terminal_too(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("", "waiting for the machine\n")
 
 
-def test_control_c_while_the_fork_server_starts(gpt: Bundle, written: Callable[[Bundle], Path]) -> None:
-    """It goes to all of a terminal's processes."""
-    path = written(gpt)
+def _rechecking(path: Path, home: str, **also: Any) -> subprocess.Popen[str]:
+    """A recheck of a report in a process of its own, with a RECOMPUTE_HOME beside the report."""
     words = ["recheck", str(path), "--signers", str(path.with_name("signers.json"))]
-    with subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "recompute_core", *words],
-        env=os.environ | {"RECOMPUTE_HOME": str(path.parent / "stopped")},
+        env=os.environ | {"RECOMPUTE_HOME": str(path.parent / home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
-    ) as running:
+        **also,
+    )
+
+
+def test_control_c_while_the_fork_server_starts(gpt: Bundle, written: Callable[[Bundle], Path]) -> None:
+    """It goes to all of a terminal's processes."""
+    path = written(gpt)
+    with _rechecking(path, "stopped", start_new_session=True) as running:
         try:
             _wait_for(lambda: running.poll() is not None or len(_family(running)) >= 2)
             family = _family(running)
@@ -644,14 +649,7 @@ def endless(
     """A recheck in a process of its own that is in the middle of its plain update."""
     theirs("def make():", "def make():\n    import time\n    time.sleep(600)")
     path = written(own)
-    words = ["recheck", str(path), "--signers", str(path.with_name("signers.json"))]
-    with subprocess.Popen(
-        [sys.executable, "-m", "recompute_core", *words],
-        env=os.environ | {"RECOMPUTE_HOME": str(path.parent / "endless")},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with _rechecking(path, "endless") as running:
         try:
             _wait_for(lambda: running.poll() is not None or len(_family(running)) >= 3)
             assert running.poll() is None, running.communicate()

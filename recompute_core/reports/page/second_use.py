@@ -1,9 +1,9 @@
 """What the saved memory buys, apart from the decision: gates and verdict of each reinvestment."""
 
-from ...reinvest.found import ReinvestGate
+from ...reinvest.found import ClassRecall, ReinvestGate
 from ...reinvest.gates import GATE_NAMES
 from ...words import OUTCOMES, scientific, sentence_case
-from ..second_use import ClassRecalled, SecondUse
+from ..second_use import SecondUse
 from .markup import Column, Group, Html, el, join, paragraph, table
 from .plot import mark
 from .view import ReportView
@@ -96,7 +96,7 @@ def _recall(one: SecondUse) -> Html | None:
     )
 
 
-def _class(one: ClassRecalled) -> tuple[str, ...]:
+def _class(one: ClassRecall) -> tuple[str, ...]:
     return (
         one.label,
         str(one.receipts),
