@@ -14,7 +14,7 @@ import streamlit as st
 from recompute_core.errors import InputError, StoreError
 from recompute_core.gates import megabytes
 from recompute_core.reports.bundle import check_size, zip_of
-from recompute_core.reports.evidence import gather, read_evidence
+from recompute_core.reports.evidence import gather
 from recompute_core.reports.html import preview
 from recompute_core.reports.keys import (
     LONGEST_PASSPHRASE_BYTES,
@@ -24,6 +24,7 @@ from recompute_core.reports.keys import (
     read_public_key,
 )
 from recompute_core.reports.predicate import Predicate
+from recompute_core.reports.read_evidence import read_evidence
 from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.release import release
 from recompute_core.studies.store import Store

@@ -9,11 +9,7 @@ from collections.abc import Callable, Sequence
 import plotly.graph_objects as go
 
 from recompute_core.reinvest.asked import SIDES, Side
-from recompute_core.reinvest.found import (
-    ClassRecall,
-    Evaluation,
-    Training,
-)
+from recompute_core.reinvest.found import ClassRecall, Evaluation, Training
 from recompute_core.words import count
 
 from .palette import Palette

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recompute_core.reinvest.asked import SIDES, Side
-from recompute_core.reinvest.found import (
-    Evaluation,
-    ReinvestResult,
-    Update,
-)
+from recompute_core.reinvest.found import Evaluation, ReinvestResult, Update
 from recompute_core.reinvest.kept import Kept, Now, training_name
 from recompute_core.reinvest.result import result_of
 from recompute_core.spec import StudySpec

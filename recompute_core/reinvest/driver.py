@@ -23,19 +23,8 @@ from ..studies.launch import start_detached
 from ..studies.locks import Lock, machine_lock
 from ..studies.store import Store
 from .admission import admit, candidate_of, spec_at
-from .asked import (
-    SIDES,
-    ReinvestSpec,
-    Side,
-)
-from .found import (
-    Accumulation,
-    Reach,
-    Reaches,
-    Throughput,
-    TrainingRun,
-    Tried,
-)
+from .asked import SIDES, ReinvestSpec, Side
+from .found import Accumulation, Reach, Reaches, Throughput, TrainingRun, Tried
 from .kept import Kept, Now, declare, run_named, training_name
 from .reaching import Search, find_reach, try_size
 from .result import result_of, used_microbatch, why_not_trained

@@ -6,12 +6,7 @@ from ..intervals import median
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec
 from ..workloads.receipts.labels import LABELS, RARE
-from .asked import (
-    SIDES,
-    ReinvestSpec,
-    Side,
-    microbatch_within,
-)
+from .asked import SIDES, ReinvestSpec, Side, microbatch_within
 from .found import (
     Accumulation,
     ClassRecall,

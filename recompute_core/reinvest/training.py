@@ -31,17 +31,9 @@ from ..workloads.receipts.photo_set import PhotoSet, Row
 from ..workloads.update import seed_everything
 from ..writing import write_whole
 from .accumulation import Microbatch, accumulate, by_examples
-from .asked import (
-    Side,
-    TrainingSettings,
-)
+from .asked import Side, TrainingSettings
 from .feed import drawn_rows, photo_job
-from .found import (
-    Evaluation,
-    Seen,
-    TrainingRun,
-    Update,
-)
+from .found import Evaluation, Seen, TrainingRun, Update
 
 Tell = Callable[..., None]
 """Hears `update` and `evaluation` records as they are made."""

@@ -18,11 +18,7 @@ from ..spec import StudySpec
 from ..studies.environment import check_same_environment, describe_environment
 from ..studies.worker import reason_of
 from .asked import ReinvestSpec, Side, passes
-from .found import (
-    Accumulation,
-    Throughput,
-    TrainingRun,
-)
+from .found import Accumulation, Throughput, TrainingRun
 
 
 class Assignment(BaseModel):

@@ -30,7 +30,8 @@ from ..spec import CheckpointSettings, Region, Thresholds
 from ..words import count
 from .agreement import check_agreement
 from .claims import ROLLBACK_WORDS, not_claimed, rollback_code
-from .evidence import STUDY, Evidence, Found, read_evidence
+from .evidence import STUDY, Evidence, Found
+from .read_evidence import read_evidence
 from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
 from .second_use import SecondUse, said
 

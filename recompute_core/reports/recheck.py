@@ -47,8 +47,9 @@ from ..studies.locks import Lock, machine_lock
 from ..studies.one_shape import Asked, Ran, Tell, run_shape
 from ..studies.store import home_folder, now
 from .bundle import REPORT, Bundle, read_bundle
-from .evidence import MADE_BY, Found, read_evidence
+from .evidence import MADE_BY, Found
 from .exact_gaps import exact_gaps
+from .read_evidence import read_evidence
 from .recheck_changes import drift_of, machine_changes, update_changes
 from .recheck_history import folder, keep, statement_digest
 from .recheck_outcome import judged, parity_here, sentence_of, shape_sentence

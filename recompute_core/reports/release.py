@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 from .bundle import EVIDENCE, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle
 from .envelope import sign, sigstore_bundle
-from .evidence import Evidence, Found, read_evidence
+from .evidence import Evidence, Found
 from .keys import PrivateKey, public_pem
 from .predicate import Predicate, concluded
+from .read_evidence import read_evidence
 from .readable import readable
 from .signers import Signers
 from .statement import Decision, decision, digests_of, gates_as_tests

@@ -10,12 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..reinvest.asked import SIDES, passes
-from ..reinvest.found import (
-    Accumulation,
-    ClassRecall,
-    Findings,
-    ReinvestGate,
-)
+from ..reinvest.found import Accumulation, ClassRecall, Findings, ReinvestGate
 from ..reinvest.kept import runs
 from ..reinvest.result import findings_of, judged, plain_microbatch, used_microbatch
 from ..results import Measured, StudyResult, Verdict

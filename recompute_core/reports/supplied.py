@@ -21,9 +21,10 @@ from ..plans.names import in_a_sentence
 from ..results import Gate, Outcome, Verdict
 from ..spec import Thresholds, explain
 from ..words import quotation, utc_moment
-from .evidence import MADE_BY, Evidence, says_no_more
+from .evidence import MADE_BY, Evidence
 from .measurements import Gradients, Measurements, Peaks, Updates, is_csv, read_measurements
 from .predicate import Figure, Said
+from .read_evidence import says_no_more
 from .refusal import Untrusted, quoted
 from .strict_json import canonical, parse
 

@@ -19,10 +19,11 @@ from ..spec import explain
 from .agreement import check_agreement
 from .bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle, read_bundle, read_zip
 from .envelope import Opened, envelope_of_bundle, open_envelope, sigstore_bundle
-from .evidence import CELLS, MADE_BY, REVISIONS, STUDY, Found, read_evidence, says_no_more
+from .evidence import CELLS, MADE_BY, REVISIONS, STUDY, Found
 from .instructions import NAME as VERIFY
 from .keys import public_pem
 from .predicate import Predicate, decide
+from .read_evidence import read_evidence, says_no_more
 from .readable import readable
 from .refusal import Untrusted, quoted
 from .signers import Signers

@@ -17,11 +17,7 @@ from pages._parts.palette import LIGHT
 from pages._parts.reinvest_data import NEW, Shown, chosen, shown
 from recompute_core.errors import InputError
 from recompute_core.reinvest.admission import adopted_of, asked_of
-from recompute_core.reinvest.asked import (
-    SIDES,
-    ReinvestSpec,
-    Side,
-)
+from recompute_core.reinvest.asked import SIDES, ReinvestSpec, Side
 from recompute_core.reinvest.found import (
     Accumulation,
     Evaluation,

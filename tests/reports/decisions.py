@@ -10,10 +10,11 @@ from typing import Any
 
 from recompute_core.reports.bundle import EVIDENCE, HTML, PUBLIC_KEY, REPORT, SIGSTORE, TESTS, Bundle
 from recompute_core.reports.envelope import sign, sigstore_bundle
-from recompute_core.reports.evidence import Evidence, gather, read_evidence
+from recompute_core.reports.evidence import Evidence, gather
 from recompute_core.reports.instructions import NAME as VERIFY
 from recompute_core.reports.keys import PrivateKey, public_pem
 from recompute_core.reports.predicate import Predicate, concluded
+from recompute_core.reports.read_evidence import read_evidence
 from recompute_core.reports.readable import readable
 from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.release import release

@@ -20,20 +20,13 @@ from recompute_core.reports.evidence import (
     STUDY,
     evidence_of,
     gather,
-    read_evidence,
     timeline_name,
 )
 from recompute_core.reports.predicate import Predicate, derive
+from recompute_core.reports.read_evidence import read_evidence
 from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.strict_json import canonical
-from recompute_core.results import (
-    OptimizerUsed,
-    Reference,
-    Revisions,
-    RngUsed,
-    Rollback,
-    SourceRevision,
-)
+from recompute_core.results import OptimizerUsed, Reference, Revisions, RngUsed, Rollback, SourceRevision
 from recompute_core.studies.artifacts import trace_name
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.store import Store

@@ -18,7 +18,7 @@ from pypdf import PdfReader
 from pages._parts import palette
 from recompute_core.intervals import median
 from recompute_core.reports import html
-from recompute_core.reports.evidence import Evidence, read_evidence
+from recompute_core.reports.evidence import Evidence
 from recompute_core.reports.html import view_of
 from recompute_core.reports.page import verdict
 from recompute_core.reports.page.document import POLICY, document
@@ -28,6 +28,7 @@ from recompute_core.reports.page.regions import regions_in_words, state_of
 from recompute_core.reports.page.view import ReportView
 from recompute_core.reports.page.words import gap, interval, plan_label, runs
 from recompute_core.reports.predicate import Predicate
+from recompute_core.reports.read_evidence import read_evidence
 from recompute_core.results import Gap
 from recompute_core.spec import Region, StudySpec
 from recompute_core.studies.flow import CellKey

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from recompute_core.reinvest.asked import (
-    SIDES,
-    Side,
-    parse_reinvest,
-)
+from recompute_core.reinvest.asked import SIDES, Side, parse_reinvest
 from recompute_core.reinvest.found import (
     Accumulation,
     Evaluation,
@@ -24,9 +20,10 @@ from recompute_core.reinvest.found import (
     Update,
 )
 from recompute_core.reinvest.kept import Kept, declare, training_name
-from recompute_core.reports.evidence import CELLS, REINVESTED, gather, read_evidence
+from recompute_core.reports.evidence import CELLS, REINVESTED, gather
 from recompute_core.reports.html import render
 from recompute_core.reports.predicate import derive
+from recompute_core.reports.read_evidence import read_evidence
 from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.release import release
 from recompute_core.reports.strict_json import canonical
