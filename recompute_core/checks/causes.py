@@ -31,6 +31,9 @@ class Trial:
     """What buffers may differ by: plain against plain does."""
     ignored: frozenset[str]
     """Places that differ from plain to plain."""
+    of_last_replay: bool = False
+    """Whether all that differs is state that a module keeps of its last call, which is of the batch that
+    was replayed last: no fault of a loop in which each forward is followed by its backward."""
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
@@ -58,6 +61,12 @@ class Trial:
         """Places whose content differs, as a sentence calls them."""
         changed = changed_state(self.reference, self.found)
         return [place for place in changed if place not in self.ignored]
+
+    @property
+    def left_other(self) -> set[str]:
+        """Names of all state that differs, tensors and places."""
+        tensors = {f"{gap.part}/{gap.name}" for gap in self.off if gap.part not in _NUMBERS}
+        return tensors | set(self.state)
 
     @property
     def verdict(self) -> Verdict:
@@ -142,7 +151,7 @@ def explain(
                 "block, or keep it open until backward has ended.",
             )
         )
-    if trial.way.loop == "two_forwards":
+    if trial.way.loop == "two_forwards" and trial.numbers:
         found.append(
             because(
                 "two_forwards",

@@ -277,3 +277,34 @@ def test_one_impurity_is_never_legal(acts: list[Any], bad: Any, at: int) -> None
     with_it = [*acts[:at], bad, *acts[at:]]
     report = check(lambda: Stack(with_it))
     assert report.verdict not in ("legal", "no_saving"), report.conditions
+
+
+class Counts(nn.Module):
+    """Counts what is out of range: nothing in the batch itself, much in one three times as large."""
+
+    def __init__(self, keep: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.keep = nn.Linear(WIDTH, WIDTH), keep
+        self.register_buffer("clipped", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        highest = x.detach().abs().amax()
+        self.clipped.copy_(self.keep(self.clipped, torch.where(highest > 1, highest, torch.zeros(()))))
+        return torch.tanh(self.layer(x.clamp(-1, 1)))
+
+
+def within_range(keep: Callable[[Tensor, Tensor], Tensor]) -> Any:
+    inputs = torch.linspace(-0.9, 0.9, 4 * WIDTH).reshape(4, WIDTH)
+    return check(lambda: Counts(keep), inputs)
+
+
+def test_a_counter_that_the_batch_leaves_alone_is_seen_with_another_batch() -> None:
+    report = within_range(lambda before, now: before + now)
+    assert report.verdict == "illegal"
+    assert [reason.code for reason in report.reasons] == ["buffer_changed"]
+
+
+def test_what_is_kept_of_the_last_call_alone_is_a_condition() -> None:
+    report = within_range(lambda before, now: now)
+    assert report.verdict == "legal"
+    assert "two_forwards" in [one.code for one in report.conditions]
