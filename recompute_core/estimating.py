@@ -179,11 +179,18 @@ def _remedies(spec: StudySpec, shape: dict[str, int], plain: Estimate) -> list[s
 # --- how far a budget reaches ----------------------------------------------------------------
 
 
-def largest(spec: StudySpec, plan: str, field: Field, budget_bytes: int) -> tuple[int, Estimate] | None:
+def largest(
+    spec: StudySpec,
+    plan: str,
+    field: Field,
+    budget_bytes: int,
+    tick: Callable[[], None] = lambda: None,
+) -> tuple[int, Estimate] | None:
     """The longest sequence or the largest batch whose estimated peak, state included, fits.
 
     Every other size is that of the study's first shape. None when even the smallest does not fit.
-    Raises InputError for a plan or a size that cannot be.
+    Raises InputError for a plan or a size that cannot be. `tick` is called before each estimate, and
+    what it raises ends the search.
     """
     settings = spec.at(spec.shapes[0])
     if field not in size_fields(settings):
@@ -195,6 +202,7 @@ def largest(spec: StudySpec, plan: str, field: Field, budget_bytes: int) -> tupl
         return _estimated(sized, spec.precision, spec.optimizer, regions, spec.checkpoint)
 
     def peak(size: int) -> int:
+        tick()
         try:
             return at(size).peak_bytes
         except InputError:  # longer than the positions that somebody's own model has

@@ -140,6 +140,8 @@ def _found(one: Tried, reach: Reach) -> str:
     if one.peak_bytes is None:
         return markup.mark("not_run", "not measured")
     parity = "gradients bitwise plain's" if one.bitwise else "gradients within tolerance"
+    if one.without_plain is not None:
+        parity = f"no plain update of this size to compare with: {printable(one.without_plain)}"
     is_best = reach.largest is not None and reach.largest.size == one.size
     kind: Mark = "pass" if one.peak_bytes <= reach.budget_bytes else "fail"
     words = "fits" if kind == "pass" else "above plain's peak"
@@ -326,17 +328,20 @@ def _edges(edges: tuple[float, float]) -> str:
     return f"{low:.2f} to {high:.2f}"
 
 
-def accuracy_table(found: Training) -> str:
-    """Accuracy on validation, seed by seed."""
-    heads = [("Seed", True), ("Plain", True), ("Recomputed", True), ("Difference", True)]
-    plain, own = found.accuracy["plain"], found.accuracy["recomputed"]
-    rows = [
-        [str(seed), f"{a:.3f}", f"{b:.3f}", _signed(b - a)]
-        for seed, a, b in zip(found.seeds, plain, own, strict=True)
-    ]
-    return markup.table(heads, rows, "Accuracy on validation by seed")
+def seeds_table(found: Training) -> str:
+    """Accuracy and recall of the rare class on validation, seed by seed."""
+    rare = next((one for one in found.classes if found.rare and one.label == found.rare.label), None)
+    figures = [("Accuracy", found.accuracy, 3)]
+    figures += [(f"Recall of {rare.label}", rare.by_seed, 2)] if rare else []
+    heads = [("Seed", True)]
+    rows = [[str(seed)] for seed in found.seeds]
+    for name, shares, digits in figures:
+        heads += [(f"{name}, plain", True), ("recomputed", True), ("difference", True)]
+        for row, plain, own in zip(rows, shares["plain"], shares["recomputed"], strict=True):
+            row += [f"{plain:.{digits}f}", f"{own:.{digits}f}", _signed(own - plain, digits)]
+    return markup.table(heads, rows, "On validation, seed by seed")
 
 
-def _signed(value: float) -> str:
-    words = f"{value:+.3f}"
-    return "0.000" if words in ("+0.000", "-0.000") else words.replace("-", "−")
+def _signed(value: float, digits: int) -> str:
+    words = f"{value:+.{digits}f}"
+    return words.replace("-", "−") if float(words) else f"{0:.{digits}f}"

@@ -100,7 +100,7 @@ class ReinvestSpec(Frozen):
 
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
-        "training": {"examples": 640, "evaluate_every": 5},
+        "training": {"examples": 448, "evaluate_every": 4},
         "timing": {"min_pairs": 7, "max_pairs": 7, "budget_s": 0},
     },
     "full": {

@@ -136,7 +136,7 @@ def _recall_table(found: "ReinvestResult") -> Any:
 
     assert found.training is not None
     table = Table(
-        title="Recall on validation, mean over receipts, with Wilson's 95 % interval of receipts"
+        title="Recall on validation, mean over receipts, with 95 % intervals (receipts and seeds)"
     )
     for head in ("class", "receipts", "photos", "plain", "95 %", "recomputed", "95 %"):
         table.add_column(head, justify="left" if head == "class" else "right")

@@ -5,6 +5,7 @@ at most the one that was running; a training run goes on from its last checkpoin
 """
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
@@ -24,9 +25,9 @@ from ..studies.locks import Lock, machine_lock
 from ..studies.store import Store
 from .admission import admit, candidate_of, spec_at
 from .asked import SIDES, ReinvestSpec, Side
-from .found import Accumulation, Reach, Reaches, Throughput, TrainingRun, Tried
+from .found import Accumulation, Reach, Throughput, TrainingRun, Tried
 from .kept import Kept, Now, declare, run_named, training_name
-from .reaching import Search, find_reach, try_size
+from .reaching import Search, asked_size, find_reach, try_size
 from .result import result_of, used_microbatch, why_not_trained
 from .worker import Assignment
 
@@ -69,7 +70,8 @@ def drive(kept: Kept, held: Lock | None = None, listener: Listener = lambda now:
             f"reinvestment {kept.run_id} was cancelled; what was finished is kept; ask again to go on"
         ) from None
     except Exception as error:
-        kept.fail(in_one_line(error))
+        with contextlib.suppress(StoreError):  # on a full disk the reason itself is worth more
+            kept.fail(in_one_line(error))
         raise
     finally:
         turn.release()
@@ -110,12 +112,11 @@ class _Run:
         self._started = time.time()
 
     def run(self) -> None:
-        reaches = self._kept.read("reaches", Reaches)
-        if reaches is None:
-            reaches = Reaches(batch=self._reach_batch(), seq_len=self._reach_length())
-            self._kept.write("reaches", reaches)
+        batch = self._reach("batch")
+        if "seq_len" in size_fields(self._spec.workload):
+            self._reach("seq_len")
         self._done = 2
-        used = self._used(reaches)
+        used = self._used(batch)
         if used is None or used.peak_bytes is None:
             return
         self._microbatch = used.size
@@ -125,22 +126,15 @@ class _Run:
 
     # --- how far it goes ---------------------------------------------------------------------
 
-    def _reach_batch(self) -> Reach:
-        search = self._search("batch")
-        if self._asked.microbatch is None:
-            return find_reach(search)
-        return Reach(
-            field="batch",
-            plain_size=search.plain_size,
-            budget_bytes=search.budget_bytes,
-            tried=(try_size(search, self._asked.microbatch),),
-            is_asked=True,
-        )
-
-    def _reach_length(self) -> Reach | None:
-        if "seq_len" not in size_fields(self._spec.workload):
-            return None
-        return find_reach(self._search("seq_len"))
+    def _reach(self, field: Field) -> Reach:
+        found = self._kept.read(field, Reach)
+        if found is not None:
+            return found
+        search = self._search(field)
+        asked = self._asked.microbatch if field == "batch" else None
+        found = find_reach(search) if asked is None else asked_size(search, asked)
+        self._kept.write(field, found)
+        return found
 
     def _search(self, field: Field) -> Search:
         budget = self._candidate.memory.plain.peak_bytes
@@ -156,6 +150,7 @@ class _Run:
             field=field,
             budget_bytes=budget,
             legality=self._legality,
+            proof=self._candidate.parity,
             home=self._kept.store.home,
             tell=self._tell,
             tick=self._stop_if_asked,
@@ -168,14 +163,14 @@ class _Run:
 
         return sum(row.accepted for row in photo_set(settings, self._kept.store.home).train)
 
-    def _used(self, reaches: Reaches) -> Tried | None:
+    def _used(self, reach: Reach) -> Tried | None:
         """The microbatch of whole updates, measured like any other; None where none is larger."""
-        size = used_microbatch(self._asked, reaches)
+        size = used_microbatch(self._asked, reach)
         if size is None:
             return None
         found = self._kept.read("used", Tried)
         if found is None:
-            found = next((one for one in reaches.batch.tried if one.size == size), None)
+            found = next((one for one in reach.tried if one.size == size), None)
             found = found or try_size(self._search("batch"), size)
             self._kept.write("used", found)
         return found

@@ -29,6 +29,10 @@ class Tried(Record):
     """Measured in a fresh process, state included; None where it was not."""
     bitwise: bool | None = None
     """Whether the recomputed update at this size was bitwise plain's; None where parity did not pass."""
+    without_plain: str | None = None
+    """Why there was no plain update of this size to compare with, where the device is too small for one.
+    Its peak is measured all the same: parity was proven at the study's own size, and the accumulated
+    update is compared at the microbatch that is used."""
     problem: str | None = None
     """Why it was not measured: parity failed, out of memory, a worker that died."""
 
@@ -229,17 +233,21 @@ class ClassRecall(Record):
     plain: float
     """Mean over receipts of the share of their photos seen rightly."""
     recomputed: float
+    by_seed: dict[Side, tuple[float, ...]]
+    """The same means, seed by seed."""
+    seeds_reach: dict[Side, float]
+    """Half the 95 % interval that the choice of seeds alone makes; 0 where the receipts explain it."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def plain_ci95(self) -> Interval:
-        """Wilson's, of as many trials as there are receipts."""
-        return wilson(self.plain, self.receipts)
+        """Wilson's, of as many trials as there are receipts, widened where seeds differ by more."""
+        return wilson(self.plain, self.receipts, self.seeds_reach["plain"])
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def recomputed_ci95(self) -> Interval:
-        return wilson(self.recomputed, self.receipts)
+        return wilson(self.recomputed, self.receipts, self.seeds_reach["recomputed"])
 
 
 class Rare(Record):
@@ -256,9 +264,11 @@ class Rare(Record):
     loss: float
     """Recall lost: plain's less the plan's."""
     loss_ci95: Interval
+    seeds_reach: float
+    """Half the 95 % interval of the loss that the choice of seeds alone makes."""
     receipts_to_settle: int | None
-    """Rare receipts on validation with which the gate would be decided at such recalls; None: more than
-    a million."""
+    """Rare receipts on validation with which the gate would be decided at such recalls and seeds; None:
+    not with a million."""
 
 
 class Training(Record):

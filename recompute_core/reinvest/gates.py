@@ -13,6 +13,7 @@ from ..words import count, listed, scientific, sentence_case
 from .asked import ReinvestSpec, ReinvestThresholds
 from .found import (
     Accumulation,
+    Rare,
     Reaches,
     ReinvestGate,
     ReinvestGateId,
@@ -157,11 +158,15 @@ def _rare(found: Training | None, not_trained: str | None, limits: ReinvestThres
     if outcome == "undecided":
         many = rare.receipts_to_settle
         sentence += (
-            " So few cannot tell, nor would a million such receipts."
+            f" So few cannot tell, nor would a million such receipts{_with_seeds(rare, found)}."
             if many is None
             else f" So few cannot tell; {many:,} such receipts would."
         )
     return _gate("rare_recall", outcome, threshold, rare.loss, rare.loss_ci95, sentence)
+
+
+def _with_seeds(rare: Rare, found: Training) -> str:
+    return f" with {count(len(found.seeds), 'seed')}" if rare.seeds_reach else ""
 
 
 def _lost(loss: float) -> str:

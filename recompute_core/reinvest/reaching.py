@@ -1,7 +1,8 @@
 """How far plain's peak goes under a plan: found by estimate, confirmed by measurement.
 
-At each size parity is run first, by the workers of a study: no figure of a size exists whose recomputed
-update was not compared with plain's at that size. Importing this imports no torch.
+At each size parity is run first, by the workers of a study. Only where plain itself cannot be run at
+that size, as on a device that ends near plain's peak, is there nothing to compare with; the record says
+so. Importing this imports no torch.
 """
 
 import tempfile
@@ -16,7 +17,7 @@ from ..results import Legality, ParityPassed
 from ..settings import shape_key
 from ..spec import StudySpec
 from ..studies.flow import canary_module
-from ..studies.one_shape import Asked, Tell, run_memory, run_shape
+from ..studies.one_shape import Asked, Ran, Tell, run_memory, run_shape
 from .found import SIZE_WORDS, Reach, Tried
 
 _TRIES = 4
@@ -33,6 +34,8 @@ class Search:
     field: Field
     budget_bytes: int
     legality: Legality
+    proof: ParityPassed
+    """Of the plan at the study's own size."""
     home: Path
     tell: Tell
     tick: Callable[[], None]
@@ -49,7 +52,7 @@ class Search:
 def find_reach(search: Search) -> Reach:
     """The largest size under the plan that fits plain's peak, as far as `_TRIES` measurements tell."""
     search.tell(f"estimating the largest {SIZE_WORDS[search.field]}")
-    found = largest(search.spec, search.plan, search.field, search.budget_bytes)
+    found = largest(search.spec, search.plan, search.field, search.budget_bytes, search.tick)
     if found is not None:
         search = _ending_at_the_models_end(search, found[0])
     size: int | None = None if found is None else min(found[0], search.most)
@@ -71,6 +74,17 @@ def find_reach(search: Search) -> Reach:
     beyond = next_larger(search.field, best.size)
     more = {"next_size": beyond, "estimated_next_bytes": _estimated(search, beyond)}
     return reach.model_copy(update=more)
+
+
+def asked_size(search: Search, size: int) -> Reach:
+    """The one size that was asked for."""
+    return Reach(
+        field=search.field,
+        plain_size=search.plain_size,
+        budget_bytes=search.budget_bytes,
+        tried=(try_size(search, size),),
+        is_asked=True,
+    )
 
 
 def _ending_at_the_models_end(search: Search, size: int) -> Search:
@@ -125,6 +139,9 @@ def try_size(search: Search, size: int) -> Tried:
             folder=Path(folder),
         )
         ran = run_shape(asked, tell, search.tick)
+        without_plain = _plain_failure(ran)
+        if without_plain is not None:
+            ran.failed, ran.parity = None, search.proof
         if isinstance(ran.parity, ParityPassed):
             run_memory(asked, ran, tell, search.tick)
     problem = None
@@ -140,9 +157,17 @@ def try_size(search: Search, size: int) -> Tried:
         size=size,
         estimated_peak_bytes=estimated,
         peak_bytes=None if problem or ran.memory is None else ran.memory.peak_bytes,
-        bitwise=ran.parity.bitwise if isinstance(ran.parity, ParityPassed) else None,
+        bitwise=ran.parity.bitwise
+        if isinstance(ran.parity, ParityPassed) and not without_plain
+        else None,
+        without_plain=without_plain,
         problem=problem,
     )
+
+
+def _plain_failure(ran: Ran) -> str | None:
+    """Why plain's own update could not be done; None where it could."""
+    return ran.failed[1] if ran.failed is not None and ran.failed[0] in ("reference", "noise") else None
 
 
 def next_larger(field: Field, size: int) -> int:

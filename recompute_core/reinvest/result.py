@@ -1,9 +1,10 @@
 """From a run's files to its result: one function for page, command line and report. No torch."""
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from ..intervals import median
-from ..settings import ReceiptsSettings, shape_key
+from ..settings import ReceiptsSettings, shape_key, size_fields
 from ..spec import StudySpec
 from ..workloads.receipts.labels import LABELS, RARE
 from .asked import SIDES, ReinvestSpec, Side, microbatch_within
@@ -12,6 +13,7 @@ from .found import (
     ClassRecall,
     Findings,
     Rare,
+    Reach,
     Reaches,
     ReinvestResult,
     Seen,
@@ -22,7 +24,7 @@ from .found import (
 )
 from .gates import gates_of, objective_of, sentence_of, verdict_of
 from .kept import Kept, training_name
-from .recall import paired, receipt_recalls
+from .recall import paired, receipt_recalls, seeds_reach
 
 
 def result_of(kept: Kept) -> ReinvestResult:
@@ -42,12 +44,21 @@ def findings_of(kept: Kept) -> Findings:
         asked=kept.asked,
         declared_at=kept.declared_at,
         environment=kept.environment(),
-        reaches=kept.read("reaches", Reaches),
+        reaches=_reaches(kept),
         used=kept.read("used", Tried),
         accumulation=kept.read("accumulation", Accumulation),
         throughput=kept.read("throughput", Throughput),
         runs=tuple(run for run in runs if run is not None),
     )
+
+
+def _reaches(kept: Kept) -> Reaches | None:
+    """How far it goes, once it is known in every size that the workload has."""
+    batch, seq_len = kept.read("batch", Reach), kept.read("seq_len", Reach)
+    workload = kept.store.study(kept.asked.study).spec.workload
+    if batch is None or (seq_len is None and "seq_len" in size_fields(workload)):
+        return None
+    return Reaches(batch=batch, seq_len=seq_len)
 
 
 def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
@@ -59,7 +70,7 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
     not_trained = why_not_trained(spec, asked)
     is_trained = len(found.runs) == len(SIDES) * len(asked.training.seeds)
     training = training_of(asked, found.runs) if is_trained and not_trained is None else None
-    if reaches is not None and used_microbatch(asked, reaches) is None:
+    if reaches is not None and used_microbatch(asked, reaches.batch) is None:
         not_trained = "No larger microbatch fits, so that there is nothing to train."
         is_complete = True
     elif used is not None and used.peak_bytes is None:
@@ -98,18 +109,18 @@ def plain_microbatch(spec: StudySpec, shape: str) -> int:
     return found or 1
 
 
-def used_microbatch(asked: ReinvestSpec, reaches: Reaches) -> int | None:
+def used_microbatch(asked: ReinvestSpec, reach: Reach) -> int | None:
     """The microbatch of whole updates: as asked, or the largest's passes shared out evenly.
 
     None where none takes fewer passes than plain's.
     """
     if asked.microbatch is not None:
         return asked.microbatch
-    best = reaches.batch.largest
-    if best is None or best.size <= reaches.batch.plain_size:
+    best = reach.largest
+    if best is None or best.size <= reach.plain_size:
         return None
     size = microbatch_within(asked.recomputed_batch, best.size)
-    return size if size > reaches.batch.plain_size else None
+    return size if size > reach.plain_size else None
 
 
 def trains(spec: StudySpec) -> bool:
@@ -127,15 +138,15 @@ def why_not_trained(spec: StudySpec, asked: ReinvestSpec) -> str | None:
 def training_of(asked: ReinvestSpec, runs: Sequence[TrainingRun]) -> Training:
     """All runs in figures: recall by class and receipt, and what the rare class lost."""
     by_side = {side: [run for run in runs if run.side == side] for side in SIDES}
-    looks = {side: [one for run in by_side[side] for one in run.seen] for side in SIDES}
     once = by_side["plain"][0].seen
-    classes = [_recall(label, once, looks) for label in LABELS if any(s.label == label for s in once)]
-    pairs = list(zip(looks["plain"], looks["recomputed"], strict=True))
+    classes = [_recall(label, once, by_side) for label in LABELS if any(s.label == label for s in once)]
+    plain, other = ([one for run in by_side[side] for one in run.seen] for side in SIDES)
+    pairs = list(zip(plain, other, strict=True))
     return Training(
         seeds=asked.training.seeds,
         examples=asked.updates_of("plain") * asked.effective_batch,
         classes=tuple(classes),
-        rare=_rare(asked, runs[0], once, looks),
+        rare=_rare(asked, runs[0], once, by_side),
         accuracy={side: tuple(_accuracy(run.seen) for run in by_side[side]) for side in SIDES},
         disagreements=(
             sum(_is_right(p) and not _is_right(r) for p, r in pairs),
@@ -147,22 +158,24 @@ def training_of(asked: ReinvestSpec, runs: Sequence[TrainingRun]) -> Training:
     )
 
 
-def _recall(label: str, once: Sequence[Seen], looks: dict[Side, list[Seen]]) -> ClassRecall:
-    mine = [one for one in once if one.label == label]
-    shares = {side: _receipts(label, looks[side]) for side in SIDES}
+def _recall(label: str, once: Sequence[Seen], by_side: dict[Side, list[TrainingRun]]) -> ClassRecall:
+    shares = {side: _receipts(label, by_side[side]) for side in SIDES}
+    by_seed = {side: tuple(fmean(one.values()) for one in shares[side]) for side in SIDES}
     return ClassRecall(
         label=label,
-        receipts=len(shares["plain"]),
-        photos=len(mine),
-        plain=_mean(shares["plain"]),
-        recomputed=_mean(shares["recomputed"]),
+        receipts=len(shares["plain"][0]),
+        photos=sum(one.label == label for one in once),
+        plain=fmean(by_seed["plain"]),
+        recomputed=fmean(by_seed["recomputed"]),
+        by_seed=by_seed,
+        seeds_reach={side: seeds_reach(shares[side]) for side in SIDES},
     )
 
 
 def _rare(
-    asked: ReinvestSpec, run: TrainingRun, once: Sequence[Seen], looks: dict[Side, list[Seen]]
+    asked: ReinvestSpec, run: TrainingRun, once: Sequence[Seen], by_side: dict[Side, list[TrainingRun]]
 ) -> Rare | None:
-    found = paired(*(_receipts(RARE, looks[side]) for side in SIDES))
+    found = paired(*(_receipts(RARE, by_side[side]) for side in SIDES))
     if found is None:
         return None
     return Rare(
@@ -174,16 +187,16 @@ def _rare(
         plain=found.plain,
         loss=found.loss,
         loss_ci95=found.interval(),
+        seeds_reach=found.seeds,
         receipts_to_settle=found.receipts_to_settle(asked.thresholds.rare_recall_loss),
     )
 
 
-def _receipts(label: str, looks: Sequence[Seen]) -> dict[str, float]:
-    return receipt_recalls((one.receipt, _is_right(one)) for one in looks if one.label == label)
-
-
-def _mean(shares: dict[str, float]) -> float:
-    return sum(shares.values()) / len(shares)
+def _receipts(label: str, runs: Sequence[TrainingRun]) -> list[dict[str, float]]:
+    return [
+        receipt_recalls((one.receipt, _is_right(one)) for one in run.seen if one.label == label)
+        for run in runs
+    ]
 
 
 def _accuracy(seen: Sequence[Seen]) -> float:

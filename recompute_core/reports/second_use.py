@@ -115,7 +115,7 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
             yield "has another budget than plain's measured peak"
         if reaches.batch.plain_size != plain:
             yield "has another microbatch of plain than the study"
-        if used is not None and used.size != used_microbatch(asked, reaches):
+        if used is not None and used.size != used_microbatch(asked, reaches.batch):
             yield "uses another microbatch than the one that follows from what fits"
         if used is not None and any(
             one.size == used.size and one != used for one in reaches.batch.tried
@@ -123,7 +123,7 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
             yield "measured the microbatch that it uses twice, and otherwise"
     if used is None:
         return
-    if used.peak_bytes is not None and used.bitwise is None:
+    if used.peak_bytes is not None and used.bitwise is None and used.without_plain is None:
         yield "measured a microbatch whose parity did not pass"
     wanted = (passes(asked.effective_batch, plain), passes(asked.recomputed_batch, used.size))
     rate, same = found.throughput, found.accumulation

@@ -9,6 +9,7 @@ from . import (
     nn_modules,
     page_latency,
     plan_speed,
+    second_use,
     sign_speed,
     study_cost,
 )
@@ -21,6 +22,7 @@ BENCHES = {
     "plan-speed": plan_speed.main,
     "best-plans": best_plans.main,
     "nn-modules": nn_modules.main,
+    "second-use": second_use.main,
     "sign": sign_speed.main,
 }
 

@@ -78,13 +78,20 @@ def server(home: Path) -> Iterator[str]:
 
 def _end_drivers(home: Path) -> None:
     """Drivers outlive the server by design; a test's own must not outlive the test."""
+    from recompute_core.reinvest.kept import Kept, runs
     from recompute_core.studies.store import Store
 
     store = Store(home)
+
+    def running() -> list[Kept]:
+        return [run for row in store.studies() for run in runs(store, row.id) if run.lock.is_held()]
+
     for row in store.live():
         store.ask_cancel(row.id)
+    for run in running():
+        run.ask_cancel()
     deadline = time.monotonic() + 20
-    while store.live() and time.monotonic() < deadline:
+    while (store.live() or running()) and time.monotonic() < deadline:
         time.sleep(0.2)
     store.close()
 

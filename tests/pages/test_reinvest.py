@@ -22,7 +22,6 @@ from recompute_core.reinvest.found import (
     Accumulation,
     Evaluation,
     Reach,
-    Reaches,
     Seen,
     Throughput,
     TrainingRun,
@@ -73,7 +72,9 @@ class Made:
             field="seq_len", plain_size=128, budget_bytes=BUDGET,
             tried=(Tried(size=512, estimated_peak_bytes=400_000_000, problem="out of memory"),),
         )  # fmt: skip
-        self.kept.write("reaches", Reaches(batch=batch, seq_len=length if seq_len else None))
+        self.kept.write("batch", batch)
+        if seq_len:
+            self.kept.write("seq_len", length)
         used = Tried(size=22, estimated_peak_bytes=240_000_000, peak_bytes=241_000_000, bitwise=True)
         self.kept.write("used", used)
         return self
@@ -231,8 +232,8 @@ def test_the_fields_start_from_the_preset_and_launch_what_the_command_would(
 ) -> None:
     app = open_page("reinvest", study=study)
     said = text(app)
-    assert "640 examples a run, 7 pairs of updates or more" in said
-    assert "6 training runs of 10 updates" in said and "Duration, estimated about" in said
+    assert "448 examples a run, 7 pairs of updates or more" in said
+    assert "6 training runs of 7 updates" in said and "Duration, estimated about" in said
     assert _field(app, "Effective batch (examples an update)").value == 64
     for label, name in (("Examples per second, at least", "as a multiple of plain's"),
                         ("Rare recall lost, at most", "as a share of its receipts")):  # fmt: skip

@@ -274,7 +274,7 @@ def test_a_study_that_is_not_there_and_a_run_that_is_not(store: Store, study: st
 def test_damaged_files_are_done_again_and_a_damaged_question_is_told(store: Store, study: str) -> None:
     one = parse_reinvest(asked(study, thresholds={"rare_recall_loss": 0.6}))
     kept = declare(store, one)
-    (kept.folder / "reaches.json").write_text('{"batch": ')
+    (kept.folder / "batch.json").write_text('{"batch": ')
     assert result_of(kept).reaches is None
     (kept.folder / "asked.json").write_text("{")
     assert kept.run_id not in [run.run_id for run in runs(store, study)]

@@ -76,6 +76,7 @@ def training(plain: float, other: float, receipts: int = 400) -> Training:
             train_photos=57,
             loss=pair.loss,
             loss_ci95=pair.interval(),
+            seeds_reach=pair.seeds,
             receipts_to_settle=pair.receipts_to_settle(0.1),
         ),
         accuracy={"plain": (0.9,), "recomputed": (0.9,)},
@@ -220,7 +221,7 @@ def test_the_microbatch_used_fits_and_takes_fewer_passes(plain: int, largest: in
         budget_bytes=100,
         tried=(Tried(size=largest, estimated_peak_bytes=1, peak_bytes=100),),
     )
-    size = used_microbatch(asked(), Reaches(batch=batch))
+    size = used_microbatch(asked(), batch)
     if size is not None:
         assert plain < size <= min(largest, 64)
         assert -(-64 // size) <= -(-64 // plain)

@@ -1,6 +1,7 @@
 """The search for the largest size: which size is looked at next, and where it ends."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from recompute_core.errors import InputError
 from recompute_core.reinvest import reaching
 from recompute_core.reinvest.found import Tried
-from recompute_core.reinvest.reaching import Search, find_reach
+from recompute_core.reinvest.reaching import Search, find_reach, try_size
 from recompute_core.results import Legality
 from recompute_core.spec import parse_spec
+from recompute_core.studies.one_shape import Asked, Ran
+from tests.core import records
 
 STATE, EACH = 1000, 50
 """Bytes of a made-up model: a peak is STATE + EACH x batch."""
@@ -28,7 +31,7 @@ def arithmetic(patch: pytest.MonkeyPatch, missing: float, ends_at: int) -> list[
             raise InputError(f"batch {size} is above {ends_at}")
         return STATE + EACH * size
 
-    def largest(spec: Any, plan: str, field: str, budget: int) -> tuple[int, None] | None:
+    def largest(spec: Any, plan: str, field: str, budget: int, tick: Any) -> tuple[int, None] | None:
         size = min((budget - STATE) // EACH, ends_at)
         return (size, None) if size >= 1 else None
 
@@ -60,6 +63,7 @@ def search(budget: int, most: int = 65_536, batch: int = 4) -> Search:
         field="batch",
         budget_bytes=budget,
         legality=Legality(blocks=()),
+        proof=records.passed(),
         home=Path("."),
         tell=lambda _: None,
         tick=lambda: None,
@@ -125,3 +129,61 @@ def test_what_is_called_largest_was_measured_and_fits(budget: int, missing: floa
         assert reach.largest.size == max(
             one.size for one in reach.tried if (one.peak_bytes or budget + 1) <= budget
         )
+
+
+# --- one size --------------------------------------------------------------------------------
+
+
+def tried_after(patch: pytest.MonkeyPatch, ran: Ran) -> Tried:
+    """What is made of the phases that went before; the plan's memory, where asked for, is 1,100."""
+
+    def measure(asked: Asked, found: Ran, *_: Any) -> None:
+        assert found.parity is not None and found.parity.passed, "measured without a proof"
+        found.memory = records.memory(1_100, state=1_000)
+
+    patch.setattr(reaching, "run_shape", lambda *_: ran)
+    patch.setattr(reaching, "run_memory", measure)
+    patch.setattr(reaching, "_estimated", lambda *_: 1_090)
+    patch.setattr(reaching, "canary_module", lambda *_: "blocks.0")
+    return try_size(search(2_000), 8)
+
+
+@pytest.mark.parametrize("phase", ["reference", "noise"])
+def test_a_size_that_is_too_large_for_plain_is_measured_under_the_plan(
+    monkeypatch: pytest.MonkeyPatch, phase: Any
+) -> None:
+    found = tried_after(monkeypatch, Ran(failed=(phase, "out of memory: 80 GiB")))
+    assert (found.peak_bytes, found.problem) == (1_100, None)
+    assert (found.bitwise, found.without_plain) == (None, "out of memory: 80 GiB")
+
+
+@pytest.mark.parametrize(
+    ("ran", "problem"),
+    [
+        (Ran(failed=("canary", "out of memory: x")), "canary could not be completed: out of memory: x"),
+        (Ran(failed=("parity", "killed")), "parity could not be completed: killed"),
+        (Ran(canary=records.canary(caught=False)), "the canary was missed"),
+        (Ran(canary=records.canary(), parity=records.failed()), "parity fails at this size"),
+    ],
+)
+def test_a_size_whose_parity_is_not_shown_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch, ran: Ran, problem: str
+) -> None:
+    found = tried_after(monkeypatch, ran)
+    assert (found.peak_bytes, found.bitwise, found.problem) == (None, None, problem)
+
+
+def test_a_size_whose_parity_passed_is_compared_and_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tried_after(monkeypatch, Ran(canary=records.canary(), parity=records.passed()))
+    assert (found.peak_bytes, found.bitwise, found.without_plain) == (1_100, True, None)
+
+
+def test_the_search_hears_a_cancel_while_it_estimates() -> None:
+    class Cancelled(Exception):
+        pass
+
+    def cancel() -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        find_reach(replace(search(10**9), tick=cancel))

@@ -12,7 +12,6 @@ from recompute_core.reinvest.found import (
     Evaluation,
     Findings,
     Reach,
-    Reaches,
     Seen,
     Throughput,
     TrainingRun,
@@ -69,7 +68,7 @@ def finish(kept: Kept) -> None:
     """Write every phase of a run that fits, is the same objective and twice as fast."""
     fits = Tried(size=64, estimated_peak_bytes=BUDGET - 2, peak_bytes=BUDGET - 1, bitwise=True)
     batch = Reach(field="batch", plain_size=16, budget_bytes=BUDGET, tried=(fits,))
-    kept.write("reaches", Reaches(batch=batch))
+    kept.write("batch", batch)
     kept.write("used", fits)
     kept.write(
         "accumulation",

@@ -89,7 +89,8 @@ def _recall(one: SecondUse) -> Html | None:
             "wide",
         ),
         paragraph(
-            "Intervals are Wilson's of as many trials as there are receipts. Accuracy by seed: plain "
+            "Intervals are Wilson's of as many trials as there are receipts, widened where seeds "
+            "differ by more than their receipts explain. Accuracy by seed: plain "
             f"{seeds['plain']}; recomputed {seeds['recomputed']}.",
             css="note",
         ),
