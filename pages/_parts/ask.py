@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import isfinite
 from typing import Any, Literal
 
 from recompute_core.errors import InputError
@@ -127,14 +126,6 @@ def _anatomy(choices: Choices) -> Anatomy:
         return anatomy_of(OURS[choices.workload](blocks=int(choices.settings["blocks"])))
     found: Anatomy = choices.settings["anatomy"]
     return found
-
-
-def is_wild(text: str) -> bool:
-    """Whether a text of the address is a number beyond any field: infinite, NaN, endless digits."""
-    try:
-        return len(text) > 60 or not isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _is_whole(text: str) -> bool:
