@@ -4,10 +4,11 @@ import json
 
 import streamlit as st
 
-from pages._parts import better, chrome, markup
+from pages._parts import better, chrome, markup, picks, plotted
 from pages._parts.data import Snapshot
+from pages._parts.draggable import draggable, hand
 from pages._parts.found import budget_in, estimated_points
-from pages._parts.gates_panel import asked_thresholds, forget_what_if
+from pages._parts.gates_panel import asked_thresholds, ends_of, forget_what_if, move_lines
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
@@ -52,15 +53,11 @@ def judged_view(found: Snapshot) -> None:
         _title(found.row.id)  # after sliders and pills, so that the link to copy has their places
         if not found.row.ended:
             _still_running(found)
-        if what_if:
-            _what_if_strip(found, result)
+        _strip(found, result, what_if)
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
-        _picture(result, shapes, state)
-        missing = not_measured(result.judged)
-        if missing:
-            st.html(markup.lines("Not measured", missing))
+        _picture(found, result, shapes, state)
     better.better_plans(found, result, shapes[-1], state)
     st.subheader("Gates", anchor=False)
     st.html(markup.gate_table(result.judged))
@@ -89,8 +86,13 @@ def _still_running(found: Snapshot) -> None:
         st.page_link("live.py", label="Watch it live", query_params={"study": found.row.id})
 
 
-def _what_if_strip(found: Snapshot, result: StudyResult) -> None:
+def _strip(found: Snapshot, result: StudyResult, what_if: bool) -> None:
+    """By which thresholds all is judged. As high in both cases: nothing jumps while a line moves."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if not what_if:
+            words = "Judged by the declared thresholds. Drag a line of the picture to ask what if."
+            st.html(markup.strip(words, "plain"), width="content")
+            return
         st.html(
             markup.strip("What-if: thresholds differ from the declared ones", "whatif"),
             width="content",
@@ -138,21 +140,45 @@ def _chosen_shapes(result: StudyResult) -> list[str]:
     return [shape for shape in shapes if not chosen or shape in chosen]
 
 
-def _picture(result: StudyResult, shapes: list[str], state: SearchState) -> None:
-    judged = tuple(one for one in result.judged if one.candidate.shape_key in shapes)
-    marks = points(judged)
+def _picture(found: Snapshot, result: StudyResult, shapes: list[str], state: SearchState) -> None:
     answer, budget = better.answer_in(state), better.budget_mb()
     searched = estimated_points(answer) if answer else []
     line = budget_in(answer, budget, len(shapes) > 1) if answer and budget else None
-    if marks or searched:
+    judged = tuple(one for one in result.judged if one.candidate.shape_key in shapes)
+    if len(judged) > plotted.MOST_POINTS:
+        marks = points(judged)
         st.plotly_chart(
             picture(marks, result.thresholds, chrome.colours(), 500, searched, line),
             key="picture",
             config=_QUIET,
             alt=describe(marks, result.thresholds, searched),
         )
-    else:
+        return
+    shown = plotted.document(found, result, shapes, ends_of(found.row.spec.thresholds), searched, line)
+    if not (shown["points"] or shown["rings"]):
         st.html(markup.strip("No candidate has been measured, so the picture is empty.", "plain"))
+        missing = not_measured(result.judged)
+        if missing:
+            st.html(markup.lines("Not measured", missing))
+        return
+    known = {plotted.candidate_id(one) for one in judged}
+    shown["words"] = describe(points(judged), result.thresholds, searched)
+    shown["picked"] = picks.picked(found.row.id, known)
+    shown["seq"] = st.session_state.get(_HEARD, 0)
+    shown["hidden"] = False
+    draggable(shown, lambda: _heard(found))
+
+
+_HEARD = "hand heard"
+
+
+def _heard(found: Snapshot) -> None:
+    """What the hand did on the picture becomes the sliders' places and the selection."""
+    said = hand()
+    if said is not None:
+        st.session_state[_HEARD] = said.seq
+        move_lines(found.row, said.peak, said.update)
+        picks.pick(found.row.id, said.picked)
 
 
 def _sections(found: Snapshot, result: StudyResult) -> None:

@@ -1,6 +1,7 @@
 """The threshold sliders: declared values to start from, anything else a what-if kept in the address."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import streamlit as st
@@ -22,25 +23,45 @@ _LOWEST_PEAK, _HIGHEST_UPDATE = 0.05, 2.0
 _GAPS = [float(f"{m}e-{e}") for e in range(9, 0, -1) for m in (1, 2, 5)]
 
 
+@dataclass(frozen=True)
+class Ends:
+    """How far the two lines go: sliders and picture alike."""
+
+    peak: tuple[float, float]
+    update: tuple[float, float]
+
+    def hold(self, limits: Thresholds) -> bool:
+        """Whether thresholds lie between them."""
+        (low, high), (first, last) = self.peak, self.update
+        return low <= limits.peak_ratio <= high and first <= limits.update_ratio <= last
+
+
+def ends_of(declared: Thresholds) -> Ends:
+    """The usual ends, or farther where a threshold was declared beyond them."""
+    return Ends(
+        (min(_LOWEST_PEAK, declared.peak_ratio), 1.0),
+        (1.0, max(_HIGHEST_UPDATE, declared.update_ratio)),
+    )
+
+
 def asked_thresholds(row: StudyRow) -> Thresholds:
     """Draws the sliders and returns the thresholds they stand at."""
     declared = row.spec.thresholds
+    ends = ends_of(declared)
     _start(row)
     with st.container(border=True):
         st.markdown("**Thresholds**")
-        st.caption("Ratios are to plain. Move one: everything here is judged again at once.")
+        st.caption("Ratios are to plain. Move one, or its line in the picture: all is judged again.")
         peak = st.slider(
             "Peak, at most",
-            min(_LOWEST_PEAK, declared.peak_ratio),
-            1.0,
+            *ends.peak,
             key="peak_ratio",
             step=0.01,
             help=GATE_MEANINGS["memory_saving"],
         )
         update = st.slider(
             "Update time, at most",
-            1.0,
-            max(_HIGHEST_UPDATE, declared.update_ratio),
+            *ends.update,
             key="update_ratio",
             step=0.01,
             help=GATE_MEANINGS["update_latency"],
@@ -73,6 +94,19 @@ def asked_thresholds(row: StudyRow) -> Thresholds:
     return asked
 
 
+def move_lines(row: StudyRow, peak: float, update: float) -> None:
+    """Put the sliders where the lines of the picture were dragged, unless no threshold can be there."""
+    declared = row.spec.thresholds
+    given = {"peak_ratio": round(peak, 6), "update_ratio": round(update, 6)}
+    try:
+        asked = parse_spec({"thresholds": {**declared.model_dump(), **given}}).thresholds
+    except InputError:
+        return
+    if ends_of(declared).hold(asked):
+        st.session_state["peak_ratio"] = asked.peak_ratio
+        st.session_state["update_ratio"] = asked.update_ratio
+
+
 def forget_what_if(row: StudyRow) -> None:
     """Back to the declared thresholds."""
     for name in _PARAMS:
@@ -99,8 +133,7 @@ def _from_address(declared: Thresholds) -> Thresholds:
         st.warning(literal(f"The thresholds in the address are not used: {error}"))
         return declared
     asked = spec.thresholds
-    lowest = min(_LOWEST_PEAK, declared.peak_ratio)
-    if asked.peak_ratio < lowest or asked.update_ratio > max(_HIGHEST_UPDATE, declared.update_ratio):
+    if not ends_of(declared).hold(asked):
         st.warning("The thresholds in the address are not used: they are beyond the sliders.")
         return declared
     return asked

@@ -6,8 +6,9 @@ here; `not_measured` lists them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import ceil, floor
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import ceil, floor, inf
 
 import plotly.graph_objects as go
 
@@ -71,17 +72,29 @@ def points(judged: Sequence[Judged]) -> list[Point]:
 
 
 def _with_pareto(found: list[Point]) -> list[Point]:
-    marked = []
-    for point in found:
-        rivals = [p for p in found if p.shape_key == point.shape_key and p is not point]
-        beaten = any(
-            r.update <= point.update
-            and r.peak <= point.peak
-            and (r.update, r.peak) != (point.update, point.peak)
-            for r in rivals
-        )
-        marked.append(Point(**{**point.__dict__, "best": not beaten}))
-    return marked
+    by_shape: dict[str, list[int]] = {}
+    for index, point in enumerate(found):
+        by_shape.setdefault(point.shape_key, []).append(index)
+    best = {
+        indices[i]
+        for indices in by_shape.values()
+        for i in pareto([(found[index].update, found[index].peak) for index in indices])
+    }
+    return [replace(point, best=index in best) for index, point in enumerate(found)]
+
+
+def pareto(costs: Sequence[tuple[float, float]]) -> list[int]:
+    """Which of the costs nothing beats: nothing is at most as high in both and lower in one."""
+    best: list[int] = []
+    lowest = inf
+    ordered = sorted(range(len(costs)), key=costs.__getitem__)
+    for update, group in groupby(ordered, lambda i: costs[i][0]):
+        here = list(group)
+        peak = costs[here[0]][1]
+        if peak < lowest:
+            best += [i for i in here if costs[i] == (update, peak)]
+            lowest = peak
+    return sorted(best)
 
 
 def _hover(one: Judged, candidate: Measured) -> str:
@@ -137,7 +150,7 @@ def picture(
 
     Points far beyond all others lie on the right edge, with their figure beside them.
     """
-    x_low, x_high, y_low, y_high = _view(found, limits, searched, budget)
+    x_low, x_high, y_low, y_high = view_of(found, limits, searched, budget)
     edge = x_high - 0.012 * (x_high - x_low)
     figure = go.Figure(layout=_layout(height, (x_low, x_high), (y_low, y_high), found))
     figure.update_layout(
@@ -184,9 +197,10 @@ def _reach(found: Sequence[Point], limits: Thresholds, searched: Sequence[Estima
     return max([limits.update_ratio, *near])
 
 
-def _view(
+def view_of(
     found: Sequence[Point], limits: Thresholds, searched: Sequence[Estimated], budget: Budget | None
 ) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top of what is shown."""
     reach = _reach(found, limits, searched)
     highs = [p.update_ci[1] for p in found if p.update <= reach] + [reach]
     x_high = max([1 + (limits.update_ratio - 1) * 1.18, *(h * 1.03 for h in highs)])
@@ -297,19 +311,19 @@ def _draw_pareto(figure: go.Figure, found: Sequence[Point], colours: Palette) ->
     )  # fmt: skip
 
 
-def _names(found: Sequence[Point]) -> dict[tuple[str, str], str]:
+def names(found: Sequence[Point]) -> dict[tuple[str, str], str]:
     """What stands beside each point: the plan, the shape, or both, whichever tells them apart."""
     shapes = shape_labels(list(dict.fromkeys(p.shape_key for p in found)))
     plans = {p.plan for p in found}
-    names = {}
+    said = {}
     for point in found:
         parts = []
         if len(plans) > 1:
             parts.append(plan_label(point.plan))
         if len(shapes) > 1:
             parts.append(shapes[point.shape_key])
-        names[point.plan, point.shape_key] = ", ".join(parts) or plan_label(point.plan)
-    return names
+        said[point.plan, point.shape_key] = ", ".join(parts) or plan_label(point.plan)
+    return said
 
 
 def _placed_names(
@@ -321,7 +335,7 @@ def _placed_names(
     budget: Budget | None,
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """The name beside each point and where it stands, by plan and shape."""
-    named = _names(found)
+    named = names(found)
     # Of a plan that was found and then measured only the measured point is named; among points of
     # several shapes the hover and the table name those that were found.
     hollow = [p for p in searched if (p.plan, p.shape_key) not in named]

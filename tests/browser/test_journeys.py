@@ -169,13 +169,6 @@ def test_longer_sequences_are_estimated_and_the_server_stays_free_of_torch(
         assert json.load(answer)["torch_loaded"] is False
 
 
-RINGS = """() => {
-  const plot = document.querySelector('.js-plotly-plot');
-  const rings = (plot?.data ?? []).filter(trace => trace.marker?.symbol === 'circle-open');
-  return rings.reduce((points, trace) => points + trace.x.length, 0);
-}"""
-
-
 def test_the_best_plans_are_found_and_one_is_looked_at(
     served: tuple[str, Store, str], visitor: Visitor
 ) -> None:
@@ -183,12 +176,13 @@ def test_the_best_plans_are_found_and_one_is_looked_at(
     page = visitor().page()
     page.goto(f"{address}/tradeoff?study={study}")
     settle(page)
-    assert page.evaluate(RINGS) == 0
+    rings = page.locator(".spot.ring")
+    expect(rings).to_have_count(0)
     page.get_by_role("button", name="Find the best plans").click()
     expect(page.get_by_text("Searching for plans at T=32 B=1")).to_be_visible(timeout=20_000)
     expect(page.get_by_role("button", name="Search again")).to_be_visible(timeout=120_000)
     settle(page)
-    assert page.evaluate(RINGS) >= 2
+    assert rings.count() >= 2
     expect(page.get_by_text("Device: idle")).to_be_visible(timeout=20_000)
     settle(page)  # the whole page is drawn once more after the device is idle, which shuts an open list
     picked = page.get_by_role("combobox", name="Plan to measure")

@@ -1,7 +1,9 @@
 """What a page says, as text."""
 
 import html
+import json
 import re
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
@@ -25,3 +27,10 @@ def shown(markdown: str) -> str:
 def figures(app: AppTest) -> list[str]:
     """The Plotly figures of a page, as JSON."""
     return [str(element.proto.spec) for element in app.get("plotly_chart")]
+
+
+def pictured(app: AppTest) -> dict[str, Any]:
+    """What the draggable picture of Trade-off was given."""
+    (picture,) = app.get("bidi_component")
+    found: dict[str, Any] = json.loads(picture.proto.json)
+    return found

@@ -30,7 +30,7 @@ from tests.core.toys import alike
 
 from . import studies
 from .conftest import OpenPage
-from .reading import figures, text
+from .reading import figures, pictured, text
 
 SHAPE = "T=256 B=4"
 HIGH = make.plan_point("best-3mb", 3_000_000, "blocks.0").model_copy(update={"overhead": 0.125})
@@ -350,7 +350,7 @@ def test_what_a_failed_search_had_found_before_is_shown(open_page: OpenPage, sto
     (store.folder(study) / f"plans {SHAPE}.failed").write_text(INTERRUPTED)
     app = _open(open_page, study)
     assert app.error[0].value == f"The last search at {SHAPE} failed: {INTERRUPTED}"
-    assert "circle-open" in figures(app)[0]
+    assert pictured(app)["rings"]
     assert app.button(key="search").label == "Search again"
 
 
@@ -410,7 +410,7 @@ def test_found_plans_are_shown_weighed_against_a_budget_and_measured(
     study = studies.filled(store)
     keep_answer(store, study, answer())
     app = _open(open_page, study)
-    assert "circle-open" in figures(app)[0]
+    assert pictured(app)["rings"]
     app.number_input(key="budget MB").set_value(2.5).run()
     assert not app.exception
     assert "Cheapest within 2.50 MB: best-2mb" in text(app)

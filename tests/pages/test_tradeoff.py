@@ -222,7 +222,7 @@ def test_longer_sequences_stand_beside_the_measured_ones(
     said = text(app)
     assert "estimated at T=8192 B=4" in said
     assert "Do not recompute here." in said
-    chart = json.loads(figures(app)[1])
+    chart = json.loads(figures(app)[0])
     marks = [t for t in chart["data"] if t["mode"] == "markers"]
     hollow = [t for t in marks if t["marker"]["symbol"].endswith("-open")]
     assert [t["x"] for t in hollow] == [[8192]] * 3
