@@ -37,7 +37,7 @@ tools: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/dev: .venv/run requirements-dev.txt requirements-models.txt
+.venv/dev: .venv/run requirements-dev.txt requirements-models.txt requirements-login.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 

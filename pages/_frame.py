@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages._parts import chrome
 from pages._parts.data import get_store, wanted_study
+from pages._parts.login import require_login
 from pages._parts.words import literal
 from recompute_core.errors import InputError, StoreError
 
@@ -47,6 +48,7 @@ st.set_page_config(
 )
 st.html(PARTS / "style.css")
 page = st.navigation({**GROUPS, "": [OLD_RESULT]}, position="hidden")
+require_login()
 
 try:
     store = get_store()

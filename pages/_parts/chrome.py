@@ -21,6 +21,7 @@ from recompute_core.studies.store import Store, StudyRow
 from recompute_core.words import count
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
+from .login import account
 from .palette import Palette, palette_of
 from .words import device_line, literal, shapes_line, standing, when, when_short, workload_label
 
@@ -58,6 +59,7 @@ def sidebar(store: Store, groups: Mapping[str, Sequence[Page]], unknown: str | N
                 st.page_link(page, query_params={"study": study} if study else None)
         st.divider()
         _picker(store, unknown)
+        account()
 
 
 _PICKED = 12

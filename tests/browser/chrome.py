@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,8 +46,11 @@ def browser() -> Iterator[Browser]:
 
 
 @contextmanager
-def server(home: Path) -> Iterator[str]:
-    """The real server on a free port with its own RECOMPUTE_HOME; yields its address."""
+def server(home: Path, secrets: Callable[[str], str] = lambda address: "") -> Iterator[str]:
+    """The real server on a free port with its own RECOMPUTE_HOME; yields its address.
+
+    `secrets` makes Streamlit's secrets, as TOML, from that address.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -55,9 +58,13 @@ def server(home: Path) -> Iterator[str]:
     # A temporary folder of its own keeps this server's studies out of the machine's queue.
     apart = home / "tmp"
     apart.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    if text := secrets(f"http://127.0.0.1:{port}"):
+        (home / "secrets.toml").write_text(text)
+        command += ["--secrets.files", str(home / "secrets.toml")]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)],
+            command,
             cwd=ROOT,
             env={**os.environ, "RECOMPUTE_HOME": str(home), "TMPDIR": str(apart)},
             stdout=out,
