@@ -14,6 +14,7 @@ PARTS = Path(__file__).parent / "_parts"
 GROUPS = {
     "Explore": [
         st.Page("home.py", title="Home", icon=":material/home:", default=True),
+        st.Page("demo.py", title="Demo", icon=":material/slideshow:", url_path="demo"),
         st.Page("setup.py", title="Set up", icon=":material/tune:", url_path="set-up"),
         st.Page("live.py", title="Live", icon=":material/timeline:", url_path="live"),
         st.Page("tradeoff.py", title="Trade-off", icon=":material/scatter_plot:", url_path="tradeoff"),
@@ -64,7 +65,7 @@ try:
         said = literal(unknown[:40])
         st.error(f"There is no study “{said}” here. The Studies page lists what was measured.")
         st.page_link("studies.py", label="Open the studies")
-        if page.url_path in ("live", "tradeoff", "result", "reinvest", "decision"):
+        if page.url_path in ("demo", "live", "tradeoff", "result", "reinvest", "decision"):
             st.stop()
     page.run()
 except StoreError as error:

@@ -32,6 +32,7 @@ def main() -> None:
         if st.button("Run the quick study", type="primary", key="quick"):
             _launch_quick()
         st.page_link("setup.py", label="Set up your own study")
+        st.page_link("demo.py", label="See it step by step")
     live = [row for row in rows if not row.ended]
     for row in live[:3]:
         _running(row)

@@ -168,9 +168,17 @@ def nothing_yet() -> None:
 
 
 def launch_and_watch(spec: StudySpec, answer: PlanResult | None = None) -> None:
-    """Launch a study and show it live; a double click is one wish and gives one study.
+    """Launch a study and show it live; `answer` as in `launch_once`."""
+    study = launch_once(spec, answer)
+    if study is not None:
+        st.switch_page("live.py", query_params={"study": study})
 
-    `answer` is where its plans come from: it is laid beside the study, whose page shows it.
+
+def launch_once(spec: StudySpec, answer: PlanResult | None = None) -> str | None:
+    """Launch a study that every page shows from now on; a double click is one wish and gives one study.
+
+    `answer` is where its plans come from: it is laid beside the study, whose page shows it. None: it
+    could not be launched, and why is said.
     """
     last = st.session_state.get(_LAUNCHED)
     if last is None or last[0] != spec.digest() or time.monotonic() - last[2] > _ONE_WISH_S:
@@ -181,9 +189,10 @@ def launch_and_watch(spec: StudySpec, answer: PlanResult | None = None) -> None:
                 keep_answer(get_store(), last[1], answer)
         except (InputError, StoreError) as error:
             st.error(literal(str(error)))
-            return
-    want_study(last[1])
-    st.switch_page("live.py", query_params={"study": last[1]})
+            return None
+    study: str = last[1]
+    want_study(study)
+    return study
 
 
 def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:

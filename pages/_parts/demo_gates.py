@@ -1,0 +1,113 @@
+"""The gates in the demo: two sliders that ask what if, and the three gates as they were decided."""
+
+from collections.abc import Sequence
+from html import escape
+
+import streamlit as st
+
+from recompute_core.errors import InputError
+from recompute_core.gates import GATE_NAMES
+from recompute_core.results import Gate, GateId
+from recompute_core.spec import Thresholds, parse_spec
+from recompute_core.studies.store import StudyRow
+from recompute_core.words import sentence_case
+
+from . import markup
+from .words import GATE_MEANINGS, figure, interval
+
+_SLIDERS = {"peak_ratio": "peak", "update_ratio": "update"}
+"""What can be moved, and its name in the address: the same as on Trade-off, which shows it too."""
+_KEPT = "what-if"
+
+
+def asked_gates(row: StudyRow) -> Thresholds:
+    """Draws the two sliders and returns the thresholds they stand at."""
+    declared = row.spec.thresholds
+    kept = st.session_state.setdefault(_KEPT, {})
+    limits: Thresholds = kept.setdefault(row.id, _from_address(declared))
+    places = st.columns(2, gap="medium")
+    with places[0]:
+        low = min(0.05, limits.peak_ratio)
+        peak = _slider("Peak, at most", low, 1.0, "peak_ratio", limits, "memory_saving")
+    with places[1]:
+        high = max(2.0, limits.update_ratio)
+        update = _slider("Update time, at most", 1.0, high, "update_ratio", limits, "update_latency")
+    asked = limits.model_copy(update={"peak_ratio": peak, "update_ratio": update})
+    kept[row.id] = asked
+    for name, param in _SLIDERS.items():
+        value = getattr(asked, name)
+        if value == getattr(declared, name):
+            st.query_params.pop(param, None)
+        elif st.query_params.get(param) != f"{value:g}":
+            st.query_params[param] = f"{value:g}"
+    return asked
+
+
+def _slider(label: str, low: float, high: float, name: str, limits: Thresholds, meaning: str) -> float:
+    key = f"demo {name}"
+    if key not in st.session_state:
+        st.session_state[key] = getattr(limits, name)
+    moved = st.slider(label, low, high, key=key, step=0.01, help=GATE_MEANINGS[meaning])
+    return round(moved, 6)
+
+
+def forget_moved(row: StudyRow) -> None:
+    """Back to the declared gates."""
+    st.session_state.get(_KEPT, {}).pop(row.id, None)
+    for name, param in _SLIDERS.items():
+        st.session_state[f"demo {name}"] = getattr(row.spec.thresholds, name)
+        st.query_params.pop(param, None)
+
+
+def _from_address(declared: Thresholds) -> Thresholds:
+    """The declared thresholds with what the address says of these two, if it can be."""
+    given = {name: st.query_params[p] for name, p in _SLIDERS.items() if p in st.query_params}
+    try:
+        asked = parse_spec({"thresholds": {**declared.model_dump(), **given}}).thresholds
+    except InputError:
+        return declared
+    return asked if asked.peak_ratio >= 0.05 and asked.update_ratio <= 2 else declared
+
+
+# --- the three gates as cards ----------------------------------------------------------------------
+
+
+def gate_cards(gates: Sequence[Gate]) -> str:
+    """Each gate with its mark, its figure against its threshold, and both as a bar."""
+    return f'<ul class="rs-demo-gates">{"".join(map(_card, gates))}</ul>'
+
+
+_FIGURES: dict[GateId, str] = {
+    "gradient_parity": "largest gap {}",
+    "memory_saving": "{} of plain's peak",
+    "update_latency": "{} times plain's time",
+}
+
+
+def _card(gate: Gate) -> str:
+    exact = gate.id == "gradient_parity"
+    limit = figure(gate.threshold) if exact else f"{gate.threshold:g}"
+    if gate.observed is None:
+        said = gate.sentence
+    else:
+        span = interval(gate.ci95, not exact)
+        within = "" if span == "exact" else f" ({span})"
+        said = _FIGURES[gate.id].format(f"{figure(gate.observed, not exact)}{within}")
+    name = sentence_case(GATE_NAMES[gate.id])
+    return (
+        f'<li class="rs-edge-{gate.outcome}"><div><b>{escape(name)}</b>'
+        f"{markup.outcome_mark(gate.outcome)}</div><p>{escape(said)}"
+        f"<span>at most {escape(limit)}</span></p>{_bar(gate)}</li>"
+    )
+
+
+def _bar(gate: Gate) -> str:
+    """How far the figure reaches, and where its gate is; nothing to draw where it is a gap."""
+    if gate.id == "gradient_parity" or gate.observed is None:
+        return ""
+    span = max(1.0, 1.15 * max(gate.threshold, *(gate.ci95 or (gate.observed,))))
+    reach, tick = (min(100.0, 100 * max(value, 0.0) / span) for value in (gate.observed, gate.threshold))
+    return (
+        f'<span class="rs-demo-bar" aria-hidden="true"><i style="width:{reach:.1f}%"></i>'
+        f'<u style="left:{tick:.1f}%"></u></span>'
+    )

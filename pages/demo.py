@@ -1,0 +1,138 @@
+"""Demo: what does recomputing cost and save, shown step by step?"""
+
+from pathlib import Path
+
+import streamlit as st
+
+from pages._parts import chrome, demo_steps, markup
+from pages._parts.data import get_store, snapshot, want_study, wanted_study
+from pages._parts.demo_study import choose, told
+from pages._parts.demo_words import STEPS
+from pages._parts.words import device_line, literal, when
+from recompute_core.words import MB_NOTE
+
+_QUESTION = "What does recomputing cost and save, shown step by step?"
+_STEP = "demo step"
+_STYLE = Path(__file__).parent / "_parts" / "demo.css"
+
+
+def main() -> None:
+    """One fragment, the page's first element, which redraws itself while there is something to watch."""
+    asked = wanted_study()
+    chosen = choose(get_store(), asked)
+    if chosen is None:
+        _nothing_yet()
+        return
+    row = chosen.found.row
+    if asked is None:
+        want_study(row.id)
+    every = 1.0 if not row.ended else 0.4 if demo_steps.is_playing(row.id) else None
+    st.fragment(_watch, run_every=every)(row.id, row.ended, chosen.note)
+
+
+@chrome.plainly
+def _watch(study: str, was_ended: bool, note: str) -> None:
+    found = snapshot(get_store(), study)
+    if found.row.ended != was_ended:
+        st.rerun()
+    st.html(_STYLE)
+    step, large = _step(), st.query_params.get("present") == "1"
+    if step != 3 and demo_steps.is_playing(study):
+        demo_steps.stop_playing()
+        st.rerun()
+    _head(step, large, study)
+    _steps(step, large)
+    if note:
+        st.html(markup.strip(note, "plain"))
+    height = 520 if large else 430
+    subject = told(found.result, found.cells, found.events)
+    demo_steps.show(step, demo_steps.Stage(found, subject, chrome.colours(), height))
+    if not found.row.ended:
+        st.html(markup.strip(demo_steps.standing(found), "plain"))
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False):
+        device = device_line(found.result.environment)
+        at = f"{found.row.spec.workload.name} at {subject.shape_key}"
+        st.caption(
+            literal(f"Measured here: {at} on {device}, {when(found.row.created_at)}. {MB_NOTE}"),
+        )
+        st.button(
+            "Leave the presenter's view" if large else "Presenter's view",
+            key="demo present", type="tertiary", on_click=_present, args=(not large,),
+            help=None if large else "Large, without the sidebar; Page Down and Page Up walk the steps",
+        )  # fmt: skip
+
+
+def _head(step: int, large: bool, study: str) -> None:
+    if large:
+        st.html('<span class="rs-present"></span>')
+        st.title(STEPS[step - 1], anchor=False)
+    else:
+        chrome.title(STEPS[step - 1], f"Demo, step {step} of {len(STEPS)}. {_QUESTION}", study)
+
+
+# --- where one is --------------------------------------------------------------------------------------
+
+
+def _step() -> int:
+    """The step in the address; the first where it says nothing that can be."""
+    asked = st.query_params.get("step", "")
+    return int(asked) if asked in ("1", "2", "3", "4", "5") else 1
+
+
+def _go(step: int) -> None:
+    st.query_params["step"] = str(step)
+
+
+def _chosen() -> None:
+    _go(st.session_state[_STEP])
+
+
+def _present(large: bool) -> None:
+    if large:
+        st.query_params["present"] = "1"
+    else:
+        st.query_params.pop("present", None)
+
+
+def _steps(step: int, large: bool) -> None:
+    """The names of all steps, the present one marked; back and next."""
+    st.session_state[_STEP] = step
+    numbers = range(1, len(STEPS) + 1)
+    with st.container(
+        key="demo-steps", horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"
+    ):
+        st.segmented_control(
+            "Step of the demo", numbers, required=True, key=_STEP, on_change=_chosen,
+            format_func=lambda number: f"{number}\u2002{STEPS[number - 1]}",
+            label_visibility="collapsed",
+        )  # fmt: skip
+        with st.container(horizontal=True, gap="small", width="content"):
+            st.button(
+                "Back", key="demo back", disabled=step == 1, on_click=_go, args=(step - 1,),
+                shortcut="PageUp" if large else None,
+            )  # fmt: skip
+            st.button(
+                "Next", key="demo next", disabled=step == len(STEPS), on_click=_go, args=(step + 1,),
+                type="primary", shortcut="PageDown" if large else None,
+            )  # fmt: skip
+
+
+# --- before anything was measured ------------------------------------------------------------------
+
+
+def _nothing_yet() -> None:
+    st.html(_STYLE)
+    chrome.title("Demo", _QUESTION)
+    st.html(
+        '<p class="rs-demo-lead">Five steps show what recomputing saves and what it costs, in figures '
+        "that this machine measures itself. Nothing that can be shown has been measured here yet.</p>"
+    )
+    st.html(f'<ol class="rs-demo-list">{"".join(f"<li>{name}</li>" for name in STEPS)}</ol>')
+    demo_steps.launch_button()
+    st.caption(
+        f"A small model is measured under three plans: {demo_steps.how_long()}. The steps fill in while "
+        "it runs."
+    )
+
+
+main()
