@@ -3,26 +3,26 @@
 import streamlit as st
 
 from pages._parts import address, ask, chrome, markup, setup_form
+from pages._parts.blocks_by_hand import block_map
 from pages._parts.data import get_store, speed
 from pages._parts.safety import safe_to_recompute
 from pages._parts.words import duration, literal, millions
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
-from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.spec import StudySpec
 from recompute_core.studies.forecast import forecast
 from recompute_core.words import MB_NOTE
-from recompute_core.workloads.sizes import sizes_of
 
 
 def main() -> None:
-    """The choices from left to right as one thinks, and a strip at the foot that launches."""
+    """What is trained and how it is judged, the model block by block, and a strip that launches."""
     chrome.title("Set up", "What shall be compared, under which thresholds?")
     above = st.container()
     with st.container(key="stack-setup"):
-        left, right = st.columns([1.1, 1], gap="large")
-    with left:
-        choices = setup_form.choices()
+        left, right = st.columns(2, gap="large")
+    with right:
+        shapes, estimates, limits = st.container(), st.container(), st.container()
+    choices = setup_form.choices(setup_form.Places(left, shapes, limits))
     with above:
         address.say_faults()
     if choices is None:
@@ -30,44 +30,33 @@ def main() -> None:
     try:
         spec = ask.specification(choices)
     except InputError as error:
-        spec = None
         with st.bottom:
             st.error(literal(str(error)))
-    if spec is not None:
-        with right:
-            _preview(spec)
-        safe_to_recompute(spec)
-        with st.bottom:
-            _strip(spec)
+        return
+    with estimates:
+        _estimates(spec)
+    st.subheader("Blocks", anchor=False)
+    block_map(spec)
+    safe_to_recompute(spec)
+    with st.bottom:
+        _strip(spec)
 
 
-def _preview(spec: StudySpec) -> None:
-    st.subheader("What will be measured", anchor=False)
-    sizes = sizes_of(spec.at(spec.shapes[-1]), spec.precision)
-    if sizes is not None:
-        st.html(
-            markup.facts(
-                [
-                    ("Parameters", f"{millions(sizes.parameters)}"),
-                    ("State with gradients and AdamW", megabytes(sizes.state_bytes)),
-                    ("Activations of one block, largest shape", megabytes(sizes.block_saved_bytes)),
-                ]
-            )
+def _estimates(spec: StudySpec) -> None:
+    sizes = ask.largest_sizes(spec)
+    if sizes is None:
+        st.caption("Another's model is not estimated here; the command `estimate` does it.")
+        return
+    st.html(
+        markup.table(
+            [("Shape", False), ("Plain keeps (MB)", True), ("Plain's peak (MB)", True)],
+            ask.shape_estimates(spec),
         )
-    st.html(markup.block_map(ask.saved_estimates(spec), anatomy_of(spec.workload).blocks))
-    if sizes is not None:
-        st.html(
-            markup.table(
-                [("Shape", False), ("Plain keeps (MB)", True), ("Plain's peak (MB)", True)],
-                ask.shape_estimates(spec),
-            )
-        )
-    told = (
-        "All figures here are estimated; –: not estimated yet."
-        if sizes is not None
-        else "Another's model is not estimated here; the command `estimate` does it."
     )
-    st.caption(f"Filled: recomputed. Half: recomputed in part. Hollow: kept. {told} {MB_NOTE}")
+    st.caption(
+        f"Estimated: {millions(sizes.parameters)} parameters, {megabytes(sizes.state_bytes)} of state "
+        f"with gradients and AdamW. {MB_NOTE}"
+    )
 
 
 def _strip(spec: StudySpec) -> None:

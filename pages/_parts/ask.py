@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 from recompute_core.errors import InputError
 from recompute_core.gates import in_mb
@@ -14,14 +14,10 @@ from recompute_core.plans.names import (
     first_blocks,
     named_regions,
     regions_of,
-    touched_blocks,
 )
 from recompute_core.settings import OURS, Anatomy, GptSettings, OwnSettings, shape_key, size_fields
 from recompute_core.spec import StudySpec, parse_spec
 from recompute_core.workloads.sizes import Sizes, sizes_of
-
-BlockState = Literal["recomputed", "partly", "kept"]
-"""What a plan does to a block: recomputes it whole, recomputes some of it, or keeps its activations."""
 
 
 def whole_blocks(regions: Regions, anatomy: Anatomy) -> tuple[str, ...]:
@@ -159,10 +155,10 @@ def _photo(text: str) -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def saved_estimates(spec: StudySpec) -> list[tuple[str, list[BlockState], str]]:
-    """Each plan with what it does to each block and its estimated saved MB at the largest shape.
+def saved_estimates(spec: StudySpec) -> list[tuple[str, str]]:
+    """Each plan with its estimated saved MB at the largest shape; plain comes first.
 
-    Plain comes first. The closed form knows whole blocks only; finer plans have no figure here.
+    The closed form knows whole blocks only; finer plans have no figure here.
     """
     anatomy = anatomy_of(spec.workload)
     sizes = largest_sizes(spec)
@@ -170,24 +166,23 @@ def saved_estimates(spec: StudySpec) -> list[tuple[str, list[BlockState], str]]:
     for plan in ("none", *spec.plans):
         regions = regions_of(spec, plan)
         known = is_plain_blocks(regions, anatomy)
-        saved = in_mb(sizes.saved_with(len(regions))) if sizes and known else "–"
-        rows.append((plan, block_states(regions, anatomy), saved))
+        rows.append((plan, in_mb(sizes.saved_with(len(regions))) if sizes and known else "–"))
     return rows
+
+
+def largest_shape(spec: StudySpec) -> dict[str, int]:
+    """The shape that keeps most; the last where that is not known."""
+    return max(spec.shapes, key=lambda shape: _saved(spec, shape))
+
+
+def _saved(spec: StudySpec, shape: dict[str, int]) -> int:
+    sizes = sizes_of(spec.at(shape), spec.precision)
+    return sizes.saved_bytes if sizes else 0
 
 
 def largest_sizes(spec: StudySpec) -> Sizes | None:
     """The estimated sizes of the largest shape; None for somebody's own model."""
-    every = [sizes_of(spec.at(shape), spec.precision) for shape in spec.shapes]
-    return max(filter(None, every), key=lambda s: s.saved_bytes, default=None)
-
-
-def block_states(regions: Regions, anatomy: Anatomy) -> list[BlockState]:
-    """What a plan does to each block, in the order of forward."""
-    whole, touched = whole_blocks(regions, anatomy), touched_blocks(regions, anatomy)
-    return [
-        "recomputed" if name in whole else "partly" if name in touched else "kept"
-        for name in anatomy.names
-    ]
+    return sizes_of(spec.at(largest_shape(spec)), spec.precision)
 
 
 def shape_estimates(spec: StudySpec) -> list[list[str]]:

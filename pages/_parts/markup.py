@@ -11,7 +11,6 @@ from recompute_core.gates import GATE_NAMES
 from recompute_core.results import Gate, Judged, Outcome, Verdict
 from recompute_core.words import OUTCOMES, sentence_case, shape_labels
 
-from .ask import BlockState
 from .palette import VERDICT_MARK, Mark
 from .progress import GridCell, State, Step, is_open
 from .words import KINDS, VERDICTS, figure, interval, plan_label
@@ -207,42 +206,6 @@ def _grid_cell(one: GridCell) -> str:
     return (
         f'<div class="rs-cell"><span class="rs-bits">{bits}</span>'
         f'<span class="rs-note">{note}</span></div>'
-    )
-
-
-# --- set up ------------------------------------------------------------------------------
-
-
-def block_map(plans: Sequence[tuple[str, Sequence[BlockState], str]], blocks: int) -> str:
-    """What each plan does to each block: filled is recomputed, half in part, hollow is kept."""
-    heads = "".join(f'<th scope="col" class="rs-mid">{number}</th>' for number in range(blocks))
-    rows = "".join(
-        f'<tr><th scope="row" title="{escape(name)}">{escape(plan_label(name))}</th>'
-        f'<td class="rs-num">{escape(saved)}</td>'
-        + "".join(_block(state, number) for number, state in enumerate(states))
-        + "</tr>"
-        for name, states, saved in plans
-    )
-    return (
-        '<div class="rs-scroll" tabindex="0" role="region" aria-label="Blocks of each plan">'
-        '<table class="rs-table rs-blocks"><thead><tr><th scope="col">Plan</th>'
-        f'<th scope="col" class="rs-num">Saved (MB)</th>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-_BLOCK_WORDS: dict[BlockState, str] = {
-    "recomputed": "recomputed",
-    "partly": "recomputed in part",
-    "kept": "kept",
-}
-
-
-def _block(state: BlockState, number: int) -> str:
-    word = _BLOCK_WORDS[state]
-    return (
-        f'<td class="rs-mid"><i class="rs-block rs-block-{state}" title="block {number}: {word}">'
-        f'<span class="rs-vh">{word}</span></i></td>'
     )
 
 

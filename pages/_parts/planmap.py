@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from typing import Literal
 
@@ -64,10 +65,63 @@ class Row:
 def plan_map(regions: Regions, anatomy: Anatomy) -> tuple[Row, ...]:
     """What a plan does to each part of each block, in the order of forward."""
     parts = _in_order(anatomy) or ("",)
+    known = _Regions(regions, anatomy)
     return tuple(
-        Row(block, tuple(_cell(regions, block, part, anatomy) for part in parts), _place(regions, block))
+        Row(block, tuple(_cell(known, block, part) for part in parts), known.place(block))
         for block in anatomy.names
     )
+
+
+class _Regions:
+    """The regions of a plan, found by the modules they hold."""
+
+    def __init__(self, regions: Regions, anatomy: Anatomy) -> None:
+        self._by_module: dict[str, list[Region]] = {}
+        self._above: set[str] = set()
+        for region in regions:
+            for module in region.modules:
+                self._by_module.setdefault(module, []).append(region)
+                self._above.update(_upwards(module))
+        self._anatomy = anatomy
+
+    def around(self, name: str) -> list[Region]:
+        """Those that a module lies in."""
+        return [region for outer in _upwards(name) for region in self._by_module.get(outer, ())]
+
+    def is_above_some(self, name: str) -> bool:
+        """Whether one lies in this module."""
+        return name in self._above
+
+    def kept_in(self, region: Region) -> list[str]:
+        """What a region keeps, in words."""
+        return [op_words(op, _matmuls_in(region, self._anatomy)) for op in region.keep]
+
+    def place(self, block: str) -> Literal["first", "middle", "last"] | None:
+        """Where a block stands among those that one region holds."""
+        for region in self._by_module.get(block, ()):
+            if len(region.modules) > 1:
+                at = region.modules.index(block)
+                return "first" if at == 0 else "last" if at == len(region.modules) - 1 else "middle"
+        return None
+
+
+def _upwards(name: str) -> list[str]:
+    """A module and what it lies in, outermost first: `a`, `a.b`, `a.b.c`."""
+    steps = name.split(".")
+    return [".".join(steps[: n + 1]) for n in range(len(steps))]
+
+
+def whole(row: Row) -> Cell:
+    """What a plan does to a block as a whole: in part, where some of its parts are kept."""
+    states = {cell.state for cell in row.cells}
+    times = max(cell.times for cell in row.cells)
+    keep = tuple(dict.fromkeys(op for cell in row.cells for op in cell.keep))
+    if states == {"kept"}:
+        return Cell(row.block, "kept", 0)
+    if states & {"kept", "partly"}:
+        return Cell(row.block, "partly", 0)
+    state: State = "selective" if keep else "nested" if times > 1 else "recomputed"
+    return Cell(row.block, state, times, keep)
 
 
 def _in_order(anatomy: Anatomy) -> tuple[str, ...]:
@@ -78,36 +132,24 @@ def _in_order(anatomy: Anatomy) -> tuple[str, ...]:
     return tuple(name for pair in zip(anatomy.norms, rest, strict=True) for name in pair)
 
 
-def _cell(regions: Regions, block: str, part: str, anatomy: Anatomy) -> Cell:
+def _cell(known: _Regions, block: str, part: str) -> Cell:
     """A part's cell; an empty part is the whole block."""
     name = f"{block}.{part}" if part else block
     part = part or "whole block"
-    around = [region for region in regions if any(_holds(m, name) for m in region.modules)]
-    keep = tuple(
-        dict.fromkeys(
-            op_words(op, _matmuls_in(region, anatomy)) for region in around for op in region.keep
-        )
-    )
+    around = known.around(name)
+    keep = tuple(dict.fromkeys(words for region in around for words in known.kept_in(region)))
     if keep:
         return Cell(part, "selective", len(around), keep)
     if around:
         return Cell(part, "recomputed" if len(around) == 1 else "nested", len(around))
-    inside = any(_holds(name, module) for region in regions for module in region.modules)
-    return Cell(part, "partly" if inside else "kept", 0)
+    return Cell(part, "partly" if known.is_above_some(name) else "kept", 0)
 
 
 def _holds(outer: str, inner: str) -> bool:
     return f"{inner}.".startswith(f"{outer}.")
 
 
-def _place(regions: Sequence[Region], block: str) -> Literal["first", "middle", "last"] | None:
-    for region in regions:
-        if len(region.modules) > 1 and block in region.modules:
-            at = region.modules.index(block)
-            return "first" if at == 0 else "last" if at == len(region.modules) - 1 else "middle"
-    return None
-
-
+@lru_cache(maxsize=1024)
 def _matmuls_in(region: Region, anatomy: Anatomy) -> tuple[str, ...]:
     """What a region multiplies by weights, call by call; empty where that is not known."""
     every = [(f"{block}.{name}", name) for block in anatomy.names for name in anatomy.matmuls]

@@ -20,18 +20,9 @@ from recompute_core.studies.checking import (
 from recompute_core.words import count
 
 from . import chrome, markup
+from .badges import BADGES, why
 from .data import get_store
-from .palette import Mark
 from .words import literal
-
-BADGES: dict[Verdict, tuple[Mark, str]] = {
-    "legal": ("pass", "legal"),
-    "no_saving": ("undecided", "no saving"),
-    "illegal": ("fail", "illegal"),
-    "parity_fail": ("fail", "parity fails"),
-    "error": ("fail", "error"),
-}
-"""Mark and words of each verdict."""
 
 
 def safe_to_recompute(spec: StudySpec) -> None:
@@ -94,12 +85,6 @@ def rows(found: Checked) -> list[list[str]]:
         ]
         for (verdict, kept, words), blocks in grouped.items()
     ]
-
-
-def why(one: BlockVerdict) -> str:
-    """The first reason or the conditions, without the block's name, which stands beside it."""
-    sentences = [r.sentence for r in one.reasons[:1]] or [c.sentence for c in one.conditions]
-    return " ".join(text.removeprefix(f"{one.block}: ").replace(one.block, "it") for text in sentences)
 
 
 def _names(blocks: list[BlockVerdict]) -> str:

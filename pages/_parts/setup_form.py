@@ -1,8 +1,10 @@
 """The fields of Set up. Each is bound to the address, which holds what differs from the usual."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.settings import OURS, Anatomy, OwnSettings, ReceiptsSettings
@@ -69,25 +71,38 @@ FIELDS: address.Fields = {
 """What the address may hold. The blocks by hand are looked at once the model is known."""
 
 
-def choices() -> ask.Choices | None:
+@dataclass(frozen=True)
+class Places:
+    """Where the fields stand."""
+
+    model: DeltaGenerator
+    """Workload and plans."""
+    shapes: DeltaGenerator
+    limits: DeltaGenerator
+    """Thresholds, and what is advanced."""
+
+
+def choices(places: Places) -> ask.Choices | None:
     """What the fields hold; None while another's model is not known."""
     address.look_at(FIELDS)
-    workload = _workload()
     found: OwnSettings | None = None
+    anatomy: Anatomy | None = None
     settings: dict[str, Any] = {}
-    anatomy: Anatomy | None
-    if workload == _ANOTHER:
-        found = own.chosen()
-        anatomy = found.anatomy if found else None
-        workload, settings = (found.name, {"anatomy": anatomy}) if found else ("", {})
-    else:
-        settings = _sizes(workload)
-        anatomy = anatomy_of(OURS[workload](blocks=settings["blocks"]))
-    # All other fields are there without a model too: what they hold stays in the address.
-    recipes, by_hand, curve = _plans(anatomy)
-    lengths, batches = _shapes(workload, found) if anatomy else ([], [])
-    thresholds = _thresholds()
-    checkpoint, more, effort, precision = _advanced(workload)
+    with places.model:
+        workload = _workload()
+        if workload != _ANOTHER:
+            settings = _sizes(workload)
+            anatomy = anatomy_of(OURS[workload](blocks=settings["blocks"]))
+        elif found := own.chosen():
+            anatomy, workload = found.anatomy, found.name
+            settings = {"anatomy": anatomy}
+        # All other fields are there without a model too: what they hold stays in the address.
+        recipes, by_hand, curve = _plans(anatomy)
+    with places.shapes:
+        lengths, batches = _shapes(workload, found) if anatomy else ([], [])
+    with places.limits:
+        thresholds = _thresholds()
+        checkpoint, more, effort, precision = _advanced(workload)
     if anatomy is None:
         return None
     return ask.Choices(

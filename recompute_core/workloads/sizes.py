@@ -22,6 +22,8 @@ class Sizes:
     """Activations that the whole plain model keeps."""
     flops: int
     """Forward and backward of one plain update."""
+    block_flops: int
+    """Of these, what one block does."""
     element_bytes: int = 4
     """Of a parameter, a gradient or a moment."""
 
@@ -69,8 +71,9 @@ def _gpt(s: GptSettings) -> Sizes:
     weights = 4 * s.width**2 + 3 * s.width * hidden
     parameters = s.blocks * (weights + 2 * s.width) + s.vocab * s.width + s.width
     attention = 4 * s.batch * s.seq_len**2 * s.width  # both products, forward
-    flops = s.blocks * (6 * tokens * weights + int(3.5 * attention)) + 6 * tokens * s.width * s.vocab
-    return Sizes(parameters, block + u, u, s.blocks * (block + u) + rope + tail, flops)
+    work = 6 * tokens * weights + int(3.5 * attention)
+    flops = s.blocks * work + 6 * tokens * s.width * s.vocab
+    return Sizes(parameters, block + u, u, s.blocks * (block + u) + rope + tail, flops, work)
 
 
 def _receipts(s: ReceiptsSettings) -> Sizes:
@@ -84,5 +87,6 @@ def _receipts(s: ReceiptsSettings) -> Sizes:
     parameters = s.blocks * weights + 52_560 + 865 * d + each * d + 8 * d + 6
     attention = 4 * s.batch * each**2 * d
     stem_flops = 3 * 18 * pixels * (150 + 3 * d // 8)
-    flops = s.blocks * (6 * tokens * 12 * d**2 + 3 * attention) + stem_flops
-    return Sizes(parameters, block, u, s.blocks * block + 133 * pixels, flops)
+    work = 6 * tokens * 12 * d**2 + 3 * attention
+    flops = s.blocks * work + stem_flops
+    return Sizes(parameters, block, u, s.blocks * block + 133 * pixels, flops, work)

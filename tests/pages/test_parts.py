@@ -84,27 +84,6 @@ def test_a_plan_that_recomputes_blocks_in_part_is_no_stop_of_the_curve(store: St
     assert charts.selective(_result(store, studies.filled(store, spec)), "T=128 B=4") == []
 
 
-def test_the_block_map_has_three_states_and_no_figure_where_none_is_known() -> None:
-    own = {"pair": [{"modules": ["blocks.0", "blocks.1"]}]}
-    plans = ["every-2nd-block", "nested", "keep-attention", "pair", "part"]
-    own["part"] = [{"modules": ["blocks.2.mlp"]}]
-    spec = studies.spec_of(plans=plans, custom_plans=own, workload={"blocks": 3})
-    rows = {plan: (states, saved) for plan, states, saved in ask.saved_estimates(spec)}
-    filled, half, hollow = "recomputed", "partly", "kept"
-    assert {plan: states for plan, (states, _) in rows.items()} == {
-        "none": [hollow] * 3,
-        "every-2nd-block": [filled, hollow, filled],
-        "nested": [filled] * 3,
-        "keep-attention": [half] * 3,
-        "pair": [filled, filled, hollow],
-        "part": [hollow, hollow, half],
-    }
-    assert [plan for plan, (_, saved) in rows.items() if saved != "–"] == ["none", "every-2nd-block"]
-    shown = markup.block_map(ask.saved_estimates(spec), 3)
-    assert shown.count("rs-block-partly") == 4
-    assert "block 2: recomputed in part" in shown
-
-
 def test_estimates_in_bfloat16_are_half() -> None:
     full, half = (studies.spec_of(precision=name) for name in ("float32", "bfloat16"))
     for one, other in zip(ask.shape_estimates(full), ask.shape_estimates(half), strict=True):

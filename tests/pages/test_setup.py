@@ -56,7 +56,7 @@ def test_finer_plans_and_precision_are_launched_and_equal_plans_only_once(
     app.button_group(key="plans").set_value(["all-but-last", "knapsack-25"]).run()
     app.button_group(key="finer").set_value(["norms", "keep-attention"]).run()
     app.selectbox(key="precision").set_value("bfloat16").run()
-    assert "Half: recomputed in part" in text(app)
+    assert "◔ in part" in text(app)
     _launch(app).click().run()
     assert not app.exception
     spec = store.study(launched[0]).spec
