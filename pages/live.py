@@ -10,6 +10,7 @@ from pages._parts import chrome, markup, progress
 from pages._parts.data import Snapshot, get_store, snapshot, speed
 from pages._parts.pairs import pairs_chart
 from pages._parts.picture import describe, not_measured, picture, points
+from pages._parts.queue import Queue, queue_of, waiting_words
 from pages._parts.words import STATUS_SENTENCES, duration, literal, plan_label, workload_label
 from recompute_core.errors import InputError, StoreError
 from recompute_core.studies.forecast import forecast
@@ -72,9 +73,13 @@ def _head(found: Snapshot, board: list[progress.GridCell]) -> None:
         _ended(found)
         return
     done, total = progress.settled(board)
+    queue = queue_of(get_store()) if row.status == "queued" else None
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.html(markup.strip(_standing(found, board, done, total), "plain"))
+        st.html(markup.strip(_standing(found, board, queue), "plain"))
         st.button("Cancel", key="cancel", disabled=row.cancel, on_click=_cancel, args=(row.id,))
+    if queue and queue.running not in (None, row.id):
+        ahead = {"study": queue.running}
+        st.page_link("live.py", label="Watch the study ahead", query_params=ahead)
     st.progress(done / total if total else 0.0)
 
 
@@ -83,22 +88,19 @@ def _cancel(study: str) -> None:
     get_store().ask_cancel(study)
 
 
-def _standing(found: Snapshot, board: list[progress.GridCell], done: int, total: int) -> str:
+def _standing(found: Snapshot, board: list[progress.GridCell], queue: Queue | None) -> str:
     row = found.row
     name = row.spec.workload.name
     what = workload_label(name)
     if row.cancel:
         return f"Cancelling {what}: stopping after what is being written."
-    if row.status == "queued":
-        ahead = [other.id for other in get_store().live()]
-        place = ahead.index(row.id) if row.id in ahead else 0
-        if place:
-            return f"Queued: {count(place, 'study', 'studies')} ahead on this device."
-        return f"Queued: {what} is about to start, as soon as the device is free."
+    if queue is not None:
+        return waiting_words(queue, row.id, what)
     if not found.cells:
         return f"Starting {what}: torch is being loaded in a process of its own."
     if making := progress.preparing(found.events):
         return f"Once on this machine, {making}."
+    done, total = progress.settled(board)
     expected = forecast(row.spec, speed(get_store(), name))
     left = progress.seconds_left(row.spec, board, found.cells, expected.seconds)
     spent = progress.elapsed_s(found.events, time.time())

@@ -13,16 +13,15 @@ from streamlit.navigation.page import Page
 from recompute_core.errors import InputError, StoreError
 from recompute_core.results import PlanResult, StudyResult
 from recompute_core.spec import StudySpec
-from recompute_core.studies.flow import total_cells
 from recompute_core.studies.launch import launch
-from recompute_core.studies.locks import machine_lock
-from recompute_core.studies.searching import keep_answer, search_progress, searches
+from recompute_core.studies.searching import keep_answer
 from recompute_core.studies.store import Store, StudyRow
 from recompute_core.words import count
 
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
 from .login import account
 from .palette import Palette, palette_of
+from .queue import device_words, queue_of
 from .words import device_line, literal, shapes_line, standing, when, when_short, workload_label
 
 Given = ParamSpec("Given")
@@ -96,33 +95,12 @@ def picker_label(row: StudyRow) -> str:
 @st.fragment(run_every=3)
 @plainly
 def _name_and_device() -> None:
-    busy, text = device_words(get_store())
+    busy, text = device_words(queue_of(get_store()), wanted_study())
     css = "rs-side rs-busy" if busy else "rs-side"
     st.html(
         '<div class="rs-name">Recompute Studio<span>Recompute activations, or keep them?</span></div>'
         f'<div class="{css}" role="status">{escape(text)}</div>'
     )
-
-
-def device_words(store: Store) -> tuple[bool, str]:
-    """Whether this machine is measuring, and what, in a line."""
-    live, searching = store.live(), searches(store)
-    running = next((row for row in live if row.status == "running"), None)
-    waiting = sum(row is not running for row in live)
-    if running is None and searching and search_progress(store, *searching[0]) != "waiting":
-        text = f"Searching for plans at {searching[0][1]}"
-        waiting += len(searching) - 1
-        return True, f"{text}, {waiting} waiting" if waiting else text
-    waiting += len(searching)
-    if running is None and machine_lock().is_held():
-        text = "Device: busy with another study, search or check"
-        return True, f"{text}, {waiting} waiting" if waiting else text
-    if running is None:
-        return bool(waiting), f"Starting, {waiting} waiting" if waiting else "Device: idle"
-    done = sum(cell.state != "running" for cell in store.cells(running.id))
-    what = workload_label(running.spec.workload.name)
-    text = f"Measuring {what}, {done} of {total_cells(running.spec)} cells"
-    return True, f"{text}, {waiting} waiting" if waiting else text
 
 
 def title(text: str, question: str, study: str | None = None) -> None:

@@ -33,9 +33,44 @@ def get_store() -> Store:
     return _open(home_folder())
 
 
-@st.cache_resource(show_spinner=False)
 def _open(home: Path) -> Store:
-    return Store(home)
+    return _kept(home).store()
+
+
+@st.cache_resource(show_spinner=False)
+def _kept(home: Path) -> "_Kept":
+    return _Kept(home)
+
+
+class _Kept:
+    """A store that is open for as long as its file stays where it is.
+
+    A tab that is left open asks on while a drive is away or a backup is put back. What has gone is said,
+    and no empty store is made in its place; what comes back is opened again, also where it is another.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._store = Store(home)
+        self._file = _file_of(self._store)
+        self._guard = threading.Lock()
+
+    def store(self) -> Store:
+        with self._guard:
+            there = _file_of(self._store)
+            if there is None:
+                raise StoreError(f"{self._store.path}: is gone; put it back, or start the server again")
+            if there != self._file:
+                self._store, self._file = Store(self._store.home), there
+            return self._store
+
+
+def _file_of(store: Store) -> tuple[int, int] | None:
+    """Which file a store is."""
+    try:
+        found = store.path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @dataclass(frozen=True)
@@ -88,13 +123,13 @@ class _Feed:
 
 
 @lru_cache(maxsize=32)
-def _feed(home: Path, study: str) -> _Feed:
+def _feed(store: Store, study: str) -> _Feed:
     return _Feed()
 
 
 def snapshot(store: Store, study: str) -> Snapshot:
     """A study as it stands now; raises InputError when there is none of that id."""
-    return _feed(store.home, study).refresh(store, study)
+    return _feed(store, study).refresh(store, study)
 
 
 @st.cache_data(show_spinner=False, max_entries=64, ttl=600)

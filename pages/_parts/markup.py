@@ -201,12 +201,21 @@ def _grid_cell(one: GridCell) -> str:
         for phase, state in one.phases
     )
     note = verdict_mark(one.verdict) if one.verdict and not one.note else escape(one.note)
-    if one.verdict and one.note:
+    if (one.verdict and one.note) or one.note == "failed":
         note = mark("fail", one.note)
+    why = (
+        f'<div class="rs-why" title="{escape(one.why)}">{escape(_short(one.why))}</div>'
+        if one.why
+        else ""
+    )
     return (
         f'<div class="rs-cell"><span class="rs-bits">{bits}</span>'
-        f'<span class="rs-note">{note}</span></div>'
+        f'<span class="rs-note">{note}</span></div>{why}'
     )
+
+
+def _short(text: str, longest: int = 160) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def lines(heading: str, texts: Sequence[str]) -> str:

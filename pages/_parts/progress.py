@@ -38,6 +38,8 @@ class GridCell:
     phases: tuple[tuple[Phase, State], ...]
     note: str
     verdict: Verdict | None = None
+    why: str = ""
+    """What went wrong in it, in a sentence; empty where nothing did."""
 
     def state(self, phase: Phase) -> State | None:
         return dict(self.phases).get(phase)
@@ -66,7 +68,7 @@ def grid(result: StudyResult, cells: Sequence[Cell], live: bool) -> list[GridCel
         phases = tuple(
             (phase, _state(known.get((shape, PLAIN, phase)), live, False)) for phase in PLAIN_PHASES
         )
-        rows.append(GridCell(shape, PLAIN, phases, _note(phases)))
+        rows.append(GridCell(shape, PLAIN, phases, _note(phases), why=_why_failed(known, shape, PLAIN)))
         rows += [_candidate_cell(one, known, live) for one in judged]
     return rows
 
@@ -88,7 +90,16 @@ def _candidate_cell(one: Judged, known: dict[tuple[str, str, Phase], Cell], live
         verdict = "keep_original"
     elif isinstance(candidate, Proven) and candidate.failure:
         note = "failed"
-    return GridCell(candidate.shape_key, candidate.plan, phases, note, verdict)
+    why = _why_failed(known, candidate.shape_key, candidate.plan)
+    if not why and isinstance(candidate, Refused) and candidate.stopped_by not in ("pending", "failure"):
+        why = candidate.troubles[0]
+    return GridCell(candidate.shape_key, candidate.plan, phases, note, verdict, why)
+
+
+def _why_failed(known: dict[tuple[str, str, Phase], Cell], shape: str, plan: str) -> str:
+    """The reason of the phase that failed here, where one did; a worker's may be many lines long."""
+    failed = (cell for key, cell in known.items() if key[:2] == (shape, plan) and cell.state == "failed")
+    return next((f"{cell.phase}: {cell.reason}" for cell in failed), "")
 
 
 def _state(cell: Cell | None, live: bool, stopped: bool) -> State:

@@ -343,7 +343,7 @@ class Store:
     def driver_lock(self, study: str) -> Lock:
         """Held by the one process that drives a study."""
         self._make_folder(study)
-        return Lock(self.folder(study) / "driver.lock")
+        return self._lock(study)
 
     def claim(self, study: str) -> Lock:
         """The driver lock of a study, taken; raises InputError when another process has it."""
@@ -351,6 +351,9 @@ class Store:
         if not lock.acquire(patience_s=1.0):
             raise InputError(f"study {study} is being driven by another process; wait or cancel it")
         return lock
+
+    def _lock(self, study: str) -> Lock:
+        return Lock(self.folder(study) / "driver.lock")
 
     def _make_folder(self, study: str) -> None:
         try:
@@ -377,7 +380,7 @@ class Store:
         except ValueError:
             raise StoreError(f"{self.path}: study {row['id']} was written by another version") from None
         status: Status = row["status"]
-        if status in ("queued", "running") and not self.driver_lock(row["id"]).is_held():
+        if status in ("queued", "running") and not self._lock(row["id"]).is_held():
             status = "interrupted"
         return StudyRow(
             row["id"],

@@ -6,11 +6,12 @@ import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages._parts import better, chrome, found
+from pages._parts import better, found
 from pages._parts.data import measured_in
 from pages._parts.labels import Named, place
 from pages._parts.palette import LIGHT
 from pages._parts.picture import describe, picture, points
+from pages._parts.queue import device_words, queue_of
 from recompute_core.errors import StoreError
 from recompute_core.plans.names import plan_hash
 from recompute_core.results import PlanPoint, PlanResult
@@ -440,32 +441,35 @@ def test_a_search_is_done_again(
 
 def test_the_device_is_busy_while_a_search_runs(store: Store) -> None:
     study = studies.filled(store)
-    assert chrome.device_words(store) == (False, "Device: idle")
+    assert device_words(queue_of(store), None) == (False, "Device: idle")
     (store.folder(study)).mkdir(parents=True, exist_ok=True)
     locks = [Lock(store.folder(study) / f"plans {shape}.lock") for shape in (SHAPE, "T=128 B=4")]
     for lock in locks:
         assert lock.acquire()
     assert searches(store) == [(study, "T=128 B=4"), (study, SHAPE)]
-    assert chrome.device_words(store) == (True, "Searching for plans at T=128 B=4, 1 waiting")
+    assert device_words(queue_of(store), None) == (True, "Searching for plans at T=128 B=4, 1 waiting")
     locks[1].release()
-    assert chrome.device_words(store) == (True, f"Searching for plans at {SHAPE}")
+    assert device_words(queue_of(store), None) == (True, f"Searching for plans at {SHAPE}")
     store.claim(store.create(studies.spec_of()))
-    assert chrome.device_words(store) == (True, f"Searching for plans at {SHAPE}, 1 waiting")
+    assert device_words(queue_of(store), None) == (True, f"Searching for plans at {SHAPE}, 1 waiting")
     locks[0].release()
-    assert chrome.device_words(store) == (True, "Starting, 1 waiting")
+    assert device_words(queue_of(store), None) == (True, "Starting, 1 waiting")
 
 
 def test_the_device_is_busy_whatever_holds_the_machine(store: Store) -> None:
     study, machine = studies.filled(store), machine_lock()
     assert machine.acquire()  # a command, or a study of another RECOMPUTE_HOME
-    assert chrome.device_words(store) == (True, "Device: busy with another study, search or check")
+    assert device_words(queue_of(store), None) == (
+        True,
+        "Device: busy with another study, search or check",
+    )
     lock = Lock(store.folder(study) / f"plans {SHAPE}.lock")
     assert lock.acquire()
     busy = (True, "Device: busy with another study, search or check, 1 waiting")
-    assert chrome.device_words(store) == busy
+    assert device_words(queue_of(store), None) == busy
     turn = Lock(store.folder(study) / f"plans {SHAPE}.turn")
     assert turn.acquire()
-    assert chrome.device_words(store) == (True, f"Searching for plans at {SHAPE}")
+    assert device_words(queue_of(store), None) == (True, f"Searching for plans at {SHAPE}")
     for held in (turn, lock, machine):
         held.release()
 

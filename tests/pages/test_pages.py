@@ -181,9 +181,11 @@ def test_a_queued_study_says_how_many_are_ahead(open_page: OpenPage, store: Stor
     locks = [store.driver_lock(first.id), store.driver_lock(second)]
     assert all(lock.acquire() for lock in locks)
     try:
-        said = text(open_page("live", study=second))
-        assert "Queued: 1 study ahead" in said
-        assert "1 waiting" in said
+        app = open_page("live", study=second)
+        said = text(app)
+        assert "Waiting: next in line behind gpt, 11 of 12 cells." in said
+        assert "Measuring gpt, 11 of 12 cells, 1 waiting; this study is next in line" in said
+        assert "Watch the study ahead" in str([link.proto.label for link in app.get("page_link")])
     finally:
         for lock in locks:
             lock.release()
