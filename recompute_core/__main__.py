@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .command_gate import gate
+from .comparing.command import compare
 from .errors import Cancelled, InputError, StoreError
 from .output import EXIT_CODES, json_option
 from .output import check_json_file as _check_writable
@@ -409,6 +410,7 @@ def estimate(
     _write_json(json_file, estimating.document(spec, shape, found, said, fit))
 
 
+cli.add_command(compare)
 cli.add_command(export_command)
 cli.add_command(gate)
 cli.add_command(keys)

@@ -280,6 +280,11 @@ def in_mb(count: float) -> str:
     return f"{count / 1e6:,.{max(1, 2 - power)}f}"
 
 
+def signed_mb(count: float) -> str:
+    """A difference in MB with its sign: `+4.23`, `-0.512`, `0`."""
+    return f"{'-' if count < 0 else '+' if count else ''}{in_mb(abs(count))}"
+
+
 def candidate_sentence(one: Judged) -> str:
     """The verdict on one candidate with its figures, as shown everywhere."""
     candidate = one.candidate

@@ -13,7 +13,14 @@ from functools import lru_cache
 from math import comb
 from statistics import median
 
-__all__ = ["Interval", "extremes", "median", "median_interval", "ratio_interval"]
+__all__ = [
+    "Interval",
+    "bootstrap_medians",
+    "extremes",
+    "median",
+    "median_interval",
+    "ratio_interval",
+]
 
 Interval = tuple[float, float]
 
@@ -46,7 +53,7 @@ def extremes(candidate: Sequence[float], plain: Sequence[float]) -> Interval:
 
 @lru_cache(maxsize=65_536)
 def _median_interval(ordered: tuple[float, ...], level: float) -> Interval:
-    values, masses = zip(*sorted(_bootstrap_medians(ordered)), strict=True)
+    values, masses = zip(*sorted(bootstrap_medians(ordered)), strict=True)
     tail = (1 - level) / 2
     return _quantile(values, masses, tail), _quantile(values, masses, 1 - tail)
 
@@ -60,8 +67,9 @@ def _quantile(values: tuple[float, ...], masses: tuple[float, ...], share: float
     return values[-1]
 
 
-def _bootstrap_medians(ordered: tuple[float, ...]) -> list[tuple[float, float]]:
-    """Each value the median of a resample can take, with its probability."""
+def bootstrap_medians(ordered: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Each value that the median of a resample of `ordered` samples can take, with its probability;
+    values may repeat."""
     n = len(ordered)
     half = n // 2
     if n % 2:

@@ -19,7 +19,7 @@ from rich.progress import (
 from rich.table import Table
 
 from .estimating import reached_words
-from .gates import in_mb
+from .gates import in_mb, signed_mb
 from .results import Estimate, Gate, Judged, PlanPoint, PlanResult, StudyResult
 from .spec import StudySpec
 from .studies.driver import Listener
@@ -29,6 +29,7 @@ from .studies.store import StudyRow
 from .words import printable
 
 if TYPE_CHECKING:
+    from .comparing.records import Change, StudyComparison
     from .safety import Safety
 
 _VERDICTS = {
@@ -280,6 +281,41 @@ def studies_table(rows: list[StudyRow]) -> Table:
             (row.verdict or "").replace("_", " "),
         )
     return table
+
+
+def differences_table(found: "StudyComparison") -> Table:
+    """What was asked and what was found differently."""
+    table = Table("", "what", "A", "B")
+    for one in found.differences:
+        topic = f"asked: {one.asked}" if one.asked else f"found: {one.found}"
+        sides = (_plain(side) if side is not None else "not there" for side in (one.a, one.b))
+        table.add_row(topic, _plain(one.name), *sides)
+    return table
+
+
+def comparison_table(found: "StudyComparison") -> Table:
+    """One row a candidate that both studies have: its update ratio and its peak in both."""
+    table = Table()
+    for name in ("shape", "plan", "verdict A", "verdict B"):
+        table.add_column(name)
+    for name in ("ratio A", "B", "difference", "peak MB A", "B", "difference"):
+        table.add_column(name, justify="right")
+    for one in found.pairings:
+        ratio, peak = one.change("update_ratio"), one.change("peak_bytes")
+        table.add_row(
+            _plain(one.shape_key),
+            _plain(one.plan),
+            one.a.verdict.replace("_", " "),
+            one.b.verdict.replace("_", " "),
+            *((f"{ratio.a:.3f}", f"{ratio.b:.3f}", _moved_ratio(ratio)) if ratio else [""] * 3),
+            *((in_mb(peak.a), in_mb(peak.b), signed_mb(peak.difference)) if peak else [""] * 3),
+        )
+    return table
+
+
+def _moved_ratio(change: "Change") -> str:
+    edges = "" if change.interval is None else " ({:+.3f} to {:+.3f})".format(*change.interval)
+    return f"{change.difference:+.3f}{edges}"
 
 
 def bytes_and_time() -> str:

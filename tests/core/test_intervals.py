@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recompute_core.intervals import _bootstrap_medians, median_interval, ratio_interval
+from recompute_core.intervals import bootstrap_medians, median_interval, ratio_interval
 
 SAMPLES = [3.0, -1.0, 7.5, 0.25, 12.0, 100.0]
 """In no order, and no mean of two of them equals another."""
@@ -59,7 +59,7 @@ def test_ties_equal_the_enumeration_too(samples: list[float]) -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
 def test_the_whole_distribution_is_exact(n: int) -> None:
     masses: dict[float, float] = {}
-    for value, mass in _bootstrap_medians(tuple(sorted(SAMPLES[:n]))):
+    for value, mass in bootstrap_medians(tuple(sorted(SAMPLES[:n]))):
         masses[value] = masses.get(value, 0.0) + mass
     assert masses == pytest.approx({v: float(m) for v, m in distribution(SAMPLES[:n]).items()})
 
