@@ -1,10 +1,9 @@
 """Trade-off: which plan, by what figures, and what if the thresholds were others?"""
 
-import json
-
 import streamlit as st
 
-from pages._parts import better, chrome, markup, picks, plotted
+from pages._parts import better, choices, chrome, markup, picks, plotted
+from pages._parts.candidates_view import candidates_table
 from pages._parts.data import Snapshot
 from pages._parts.draggable import draggable, hand
 from pages._parts.found import budget_in, estimated_points
@@ -12,10 +11,9 @@ from pages._parts.gates_panel import asked_thresholds, ends_of, forget_what_if, 
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
-from pages._parts.words import INTERVAL_NOTE
 from recompute_core.results import StudyResult
 from recompute_core.studies.searching import SearchState
-from recompute_core.words import MB_NOTE, shape_labels
+from recompute_core.words import count, shape_labels
 
 _QUIET = {"displayModeBar": False}
 
@@ -49,6 +47,7 @@ def judged_view(found: Snapshot) -> None:
     state = better.state_at(found.row.id, shapes[-1])
     result = rejudge(found.result, asked)
     what_if = asked != found.row.spec.thresholds
+    picked = picks.picked(found.row.id, _ids(found))
     with head:
         _title(found.row.id)  # after sliders and pills, so that the link to copy has their places
         if not found.row.ended:
@@ -57,27 +56,20 @@ def judged_view(found: Snapshot) -> None:
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
-        _picture(found, result, shapes, state)
-    better.better_plans(found, result, shapes[-1], state)
-    st.subheader("Gates", anchor=False)
-    st.html(markup.gate_table(result.judged))
-    kind = "what-if thresholds" if what_if else "the declared thresholds"
-    st.caption(f"Figures measured here, judged by {kind}. {MB_NOTE} {INTERVAL_NOTE}")
+        _picture(found, result, shapes, state, picked)
+    candidates_table(found, result, shapes, picked, what_if)
     if result.verdict is not None:
         st.page_link("decision.py", label="Decide and sign", query_params={"study": found.row.id})
     if result.verdict == "adopt":
         st.page_link(
             "reinvest.py", label="See what the saved memory buys", query_params={"study": found.row.id}
         )
-    _sections(found, result)
-    st.download_button(
-        "Download the result as JSON",
-        data=lambda: json.dumps(found.result.document(), indent=1, allow_nan=False),
-        file_name=f"study-{found.row.id}.json",
-        mime="application/json",
-        on_click="ignore",
-        help="The published document, judged by the declared thresholds, raw samples included.",
-    )
+    _sections(found, result, picked)
+    better.better_plans(found, result, shapes[-1], state)
+
+
+def _ids(found: Snapshot) -> set[str]:
+    return found.once("ids", lambda: {plotted.candidate_id(one) for one in found.result.judged})
 
 
 def _still_running(found: Snapshot) -> None:
@@ -118,29 +110,21 @@ def _chosen_shapes(result: StudyResult) -> list[str]:
     shapes = list(dict.fromkeys(one.candidate.shape_key for one in result.judged))
     if len(shapes) == 1:
         return shapes
-    names, key = shape_labels(shapes), f"shapes of {result.study_id}"
-    kept = st.session_state.setdefault("shapes chosen", {})
-    if key not in st.session_state:
-        asked = kept.get(result.study_id, st.query_params.get_all("shape"))
-        st.session_state[key] = [shape for shape in shapes if shape in asked]
-    chosen = st.pills(
-        "Shape",
-        shapes,
-        selection_mode="multi",
-        format_func=lambda key: names[key],
-        key=key,
-        label_visibility="collapsed",
-        help="Show only these shapes",
-    )
-    kept[result.study_id] = chosen
-    if chosen and chosen != st.query_params.get_all("shape"):
-        st.query_params["shape"] = chosen
-    elif not chosen:
-        st.query_params.pop("shape", None)
+    names = shape_labels(shapes)
+    chosen = choices.several(
+        result.study_id, "shape", shapes,
+        lambda key: st.pills(
+            "Shape", shapes, selection_mode="multi", format_func=lambda one: names[one], key=key,
+            label_visibility="collapsed", help="Show only these shapes",
+        ),
+        name="shapes",
+    )  # fmt: skip
     return [shape for shape in shapes if not chosen or shape in chosen]
 
 
-def _picture(found: Snapshot, result: StudyResult, shapes: list[str], state: SearchState) -> None:
+def _picture(
+    found: Snapshot, result: StudyResult, shapes: list[str], state: SearchState, picked: list[str]
+) -> None:
     answer, budget = better.answer_in(state), better.budget_mb()
     searched = estimated_points(answer) if answer else []
     line = budget_in(answer, budget, len(shapes) > 1) if answer and budget else None
@@ -148,7 +132,7 @@ def _picture(found: Snapshot, result: StudyResult, shapes: list[str], state: Sea
     if len(judged) > plotted.MOST_POINTS:
         marks = points(judged)
         st.plotly_chart(
-            picture(marks, result.thresholds, chrome.colours(), 500, searched, line),
+            picture(marks, result.thresholds, chrome.colours(), 500, searched, line, webgl=True),
             key="picture",
             config=_QUIET,
             alt=describe(marks, result.thresholds, searched),
@@ -161,12 +145,27 @@ def _picture(found: Snapshot, result: StudyResult, shapes: list[str], state: Sea
         if missing:
             st.html(markup.lines("Not measured", missing))
         return
-    known = {plotted.candidate_id(one) for one in judged}
-    shown["words"] = describe(points(judged), result.thresholds, searched)
-    shown["picked"] = picks.picked(found.row.id, known)
-    shown["seq"] = st.session_state.get(_HEARD, 0)
-    shown["hidden"] = False
-    draggable(shown, lambda: _heard(found))
+    place = st.container()
+    hidden = _below_the_picture(found.row.id, picked)
+    hand = {"seq": st.session_state.get(_HEARD, 0), "picked": picked, "hidden": hidden}
+    with place:
+        draggable(shown | hand, lambda: _heard(found))
+
+
+def _below_the_picture(study: str, picked: list[str]) -> bool:
+    """Whether dominated points are hidden; and what is picked, with a way back to all."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        hidden = choices.switch(
+            study, "Hide dominated points", "dominated", "hidden", False,
+            help="Dominated: another plan of the same shape is at most as high and as slow.",
+        )  # fmt: skip
+        if picked:
+            many = count(len(picked), "candidate")
+            st.caption(f"{many} picked; the others fade, and tabs leave them out.")
+            st.button("Show all", key="unpick", on_click=picks.pick, args=(study, []))
+        else:
+            st.caption("Pick points or rows to compare them: Shift or Ctrl for several, Escape for all.")
+    return hidden
 
 
 _HEARD = "hand heard"
@@ -181,7 +180,10 @@ def _heard(found: Snapshot) -> None:
         picks.pick(found.row.id, said.picked)
 
 
-def _sections(found: Snapshot, result: StudyResult) -> None:
+def _sections(found: Snapshot, result: StudyResult, picked: list[str]) -> None:
+    if picked:
+        wanted = tuple(one for one in result.judged if plotted.candidate_id(one) in picked)
+        result = result.model_copy(update={"judged": wanted})
     sections = sections_of(result.spec)
     tabs = st.tabs(list(sections), on_change="rerun", key="section")
     for tab, show in zip(tabs, sections.values(), strict=True):

@@ -1,10 +1,11 @@
 """Curves over shapes and over recomputed blocks. Pure.
 
-Plain is grey with squares; every plan has its own colour, marker and dash, so that no line is told
-apart by colour alone. Only measured candidates have points.
+Plain is grey with squares; every plan has its own colour and marker, so that no line is told apart by
+colour alone. Measured lines are solid with filled markers, estimated ones dashed with hollow markers.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -17,7 +18,9 @@ from recompute_core.results import Judged, Measured, Memory, Proven, StudyResult
 from .palette import Palette
 from .words import plan_label
 
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MOST_LINES = 12
+"""So many plans can be told apart in a chart."""
+_FADED = 0.2
 _MARKERS = ("circle", "diamond", "triangle-up", "cross", "pentagon", "star")
 
 
@@ -28,6 +31,31 @@ class Axis:
     title: str
     places: dict[str, float | str]
     """By shape key, in order."""
+    field: str | None = None
+    """The size that varies."""
+
+    @property
+    def is_numeric(self) -> bool:
+        return all(not isinstance(place, str) for place in self.places.values())
+
+
+@dataclass(frozen=True)
+class Look:
+    """How curves are drawn, whatever they show."""
+
+    colours: Palette
+    plans: tuple[str, ...]
+    """Those that have a line."""
+    faded: frozenset[str] = frozenset()
+    """Plans that are not picked, while others are."""
+    log: bool = False
+
+
+def plans_shown(every: Sequence[str], picked: Collection[str]) -> tuple[str, ...]:
+    """The plans that have a line: those picked, then others, as many as can be told apart."""
+    chosen = [plan for plan in every if plan in picked] + [plan for plan in every if plan not in picked]
+    shown = set(chosen[:MOST_LINES])
+    return tuple(plan for plan in every if plan in shown)
 
 
 def shape_axis(result: StudyResult) -> Axis:
@@ -38,7 +66,8 @@ def shape_axis(result: StudyResult) -> Axis:
     titles = {"seq_len": "sequence length (tokens)", "batch": "batch size"}
     if len(varying) == 1 and varying[0] in titles:
         ordered = sorted(shapes, key=lambda key: shapes[key][varying[0]])
-        return Axis(titles[varying[0]], {key: shapes[key][varying[0]] for key in ordered})
+        places: dict[str, float | str] = {key: shapes[key][varying[0]] for key in ordered}
+        return Axis(titles[varying[0]], places, varying[0])
     return Axis("shape", {key: key for key in shapes})
 
 
@@ -47,11 +76,13 @@ def _memory(one: Judged) -> tuple[Memory, Memory] | None:
     return (pair.plain, pair.candidate) if pair is not None else None
 
 
-def _base(unit: str, axis: Axis, height: int) -> go.Figure:
-    numeric = all(not isinstance(place, str) for place in axis.places.values())
+def _base(unit: str, axis: Axis, height: int, log: bool = False, more: Sequence[int] = ()) -> go.Figure:
+    """An empty chart; `more` are sizes beyond those of the axis."""
     across: dict[str, object] = {"title": {"text": axis.title, "standoff": 8}, "zeroline": False}
-    if numeric:
-        across |= {"tickvals": list(axis.places.values()), "rangemode": "normal"}
+    if axis.is_numeric:
+        places = [*axis.places.values(), *more]
+        across |= {"tickvals": _apart(places, log), "rangemode": "normal", "tickformat": ",d"}
+        across |= {"type": "log"} if log else {}
     else:
         across |= {"type": "category", "categoryarray": list(axis.places.values())}
     return go.Figure(
@@ -69,6 +100,28 @@ def _base(unit: str, axis: Axis, height: int) -> go.Figure:
     )  # fmt: skip
 
 
+def _apart(places: Sequence[float | str], log: bool) -> list[float | str]:
+    """The places whose ticks have room, from the largest down."""
+    kept: list[float | str] = []
+    for place in sorted(places, key=float, reverse=True):
+        least, most = float(min(places, key=float)), float(max(places, key=float))
+        if kept and most > least:
+            last, here = float(kept[-1]), float(place)
+            share = (
+                math.log(last / here) / math.log(most / least)
+                if log and here > 0 and least > 0
+                else (last - here) / (most - least)
+            )
+            if share < _TICK_SHARE:
+                continue
+        kept.append(place)
+    return kept[::-1]
+
+
+_TICK_SHARE = 0.07
+"""How far two ticks are apart at least, of the whole axis."""
+
+
 def _line(
     name: str,
     places: Sequence[float | str],
@@ -78,6 +131,7 @@ def _line(
     bars: Sequence[tuple[float, float]] | None = None,
     suffix: str = "",
     unit: str = "",
+    faded: bool = False,
 ) -> go.Scatter:
     error = None
     if bars is not None:
@@ -95,11 +149,8 @@ def _line(
         error_y=error,
         name=name,
         mode="lines+markers",
-        line={
-            "color": colour,
-            "width": 2,
-            "dash": "solid" if index is None else _DASHES[index % 6],
-        },
+        opacity=_FADED if faded else 1,
+        line={"color": colour, "width": 2},
         marker={"symbol": "square" if index is None else _MARKERS[index % 6], "size": 8},
         customdata=_said(unit, values) if unit else None,
         hovertemplate=("%{customdata}" if unit else "%{y:,.4~g}") + suffix,
@@ -115,52 +166,101 @@ Reading = Callable[[Judged], tuple[float, float] | None]
 """Plain's and the candidate's figure of one candidate, or None."""
 
 
+Beyond = Mapping[str, Mapping[int, float]]
+"""Estimated figures by plan (`none` is plain) and size."""
+
+
 def over_shapes(
-    result: StudyResult, unit: str, read: Reading, colours: Palette, height: int = 320
+    result: StudyResult,
+    unit: str,
+    read: Reading,
+    look: Look,
+    beyond: Beyond | None = None,
+    height: int = 320,
 ) -> go.Figure:
-    """One figure over the shapes: plain and every plan."""
+    """One figure over the shapes: plain and every plan; dashed what was estimated beyond them."""
     axis = shape_axis(result)
-    figure = _base(unit, axis, height)
+    colours = look.colours
+    sizes = sorted({size for found in (beyond or {}).values() for size in found})
+    figure = _base(unit, axis, height, look.log, sizes)
+    if look.log:
+        figure.update_yaxes(type="log", rangemode="normal")
     plain: dict[str, float] = {}
     lines: dict[str, dict[str, float]] = {}
     for one in result.judged:
         found = read(one)
         if found is not None:
             plain.setdefault(one.candidate.shape_key, found[0])
-            lines.setdefault(one.candidate.plan, {})[one.candidate.shape_key] = found[1]
-    if len(axis.places) == 1:
-        return _bars(unit, plain, lines, colours)
+            if one.candidate.plan in look.plans:
+                lines.setdefault(one.candidate.plan, {})[one.candidate.shape_key] = found[1]
+    if len(axis.places) == 1 and not beyond:
+        return _bars(unit, plain, lines, look)
     if plain:
         keys = [key for key in axis.places if key in plain]
         figure.add_trace(
             _line("plain", [axis.places[k] for k in keys], [plain[k] for k in keys],
                   colours.plain, None, unit=unit)
         )  # fmt: skip
-    for index, plan in enumerate(result.spec.plans):
+        _add_beyond(figure, "plain", axis, plain, (beyond or {}).get("none"), colours.plain, unit)
+    for index, plan in enumerate(look.plans):
         values = lines.get(plan)
         if values:
             keys = [key for key in axis.places if key in values]
             colour = colours.series[index % len(colours.series)]
             figure.add_trace(
                 _line(plan_label(plan), [axis.places[k] for k in keys], [values[k] for k in keys],
-                      colour, index, unit=unit)
+                      colour, index, unit=unit, faded=plan in look.faded)
             )  # fmt: skip
+            _add_beyond(
+                figure, plan_label(plan), axis, values, (beyond or {}).get(plan), colour, unit, index
+            )
     return figure
 
 
+def _add_beyond(
+    figure: go.Figure,
+    name: str,
+    axis: Axis,
+    measured: Mapping[str, float],
+    estimated: Mapping[int, float] | None,
+    colour: str,
+    unit: str,
+    index: int | None = None,
+) -> None:
+    """A dashed line on from the last measured point, hollow where something was estimated."""
+    if not estimated:
+        return
+    last = [key for key in axis.places if key in measured][-1]
+    sizes = sorted(estimated)
+    values = [measured[last], *(estimated[size] for size in sizes)]
+    symbol = "square" if index is None else _MARKERS[index % 6]
+    figure.add_trace(
+        go.Scatter(
+            x=[axis.places[last], *sizes], y=values, name=name, mode="lines+markers", showlegend=False,
+            line={"color": colour, "width": 2, "dash": "dash"},
+            marker={"symbol": f"{symbol}-open", "size": [0, *[9] * len(sizes)], "color": colour,
+                    "line": {"width": 2, "color": colour}},
+            customdata=["", *(f"{text} {unit}, estimated" for text in _said(unit, values[1:]))],
+            hovertemplate="%{customdata}",
+        )
+    )  # fmt: skip
+
+
 def _bars(
-    unit: str, plain: dict[str, float], lines: dict[str, dict[str, float]], colours: Palette
+    unit: str, plain: dict[str, float], lines: dict[str, dict[str, float]], look: Look
 ) -> go.Figure:
     """At a single shape there is nothing to run along: a bar for plain and one for each plan."""
+    colours = look.colours
     names = ["plain"] * len(plain) + [plan_label(plan) for plan in lines]
     values = [*plain.values(), *(next(iter(found.values())) for found in lines.values())]
     colour = [colours.plain] * len(plain) + [colours.series[0]] * len(lines)
+    opacity = [1.0] * len(plain) + [_FADED if plan in look.faded else 1.0 for plan in lines]
     return go.Figure(
         go.Bar(
             x=values,
             y=names,
             orientation="h",
-            marker={"color": colour},
+            marker={"color": colour, "opacity": opacity},
             text=_said(unit, values),
             textposition="auto",
             hovertemplate="%{y}: %{text} " + unit + "<extra></extra>",
@@ -195,17 +295,20 @@ def step_ms(one: Judged) -> tuple[float, float] | None:
     return timing.plain_median_s * 1e3, timing.candidate_median_s * 1e3
 
 
-def ratio_over_shapes(result: StudyResult, colours: Palette, height: int = 320) -> go.Figure:
+def ratio_over_shapes(
+    result: StudyResult, limit: float, limit_name: str, look: Look, height: int = 320
+) -> go.Figure:
     """The ratio of update times with its intervals, and the gate."""
     axis = shape_axis(result)
-    figure = _base("update time, ratio to plain", axis, height)
+    colours = look.colours
+    figure = _base("update time, ratio to plain", axis, height, look.log)
     figure.update_yaxes(rangemode="normal")
     figure.add_hline(y=1, line={"color": colours.plain, "width": 1})
     figure.add_hline(
-        y=result.thresholds.update_ratio, line={"color": colours.ink, "width": 1.4, "dash": "dash"},
-        annotation_text=f"gate {result.thresholds.update_ratio:.2f}", annotation_position="bottom right",
+        y=limit, line={"color": colours.ink, "width": 1.4, "dash": "dash"},
+        annotation_text=f"{limit_name} {limit:.2f}", annotation_position="bottom right",
     )  # fmt: skip
-    for index, plan in enumerate(result.spec.plans):
+    for index, plan in enumerate(look.plans):
         timings = {
             one.candidate.shape_key: one.candidate.timing
             for one in result.judged
@@ -221,6 +324,7 @@ def ratio_over_shapes(result: StudyResult, colours: Palette, height: int = 320) 
                     colours.series[index % len(colours.series)],
                     index,
                     [timing.ratio_ci95 for _, timing in timed],
+                    faded=plan in look.faded,
                 )
             )
     return figure

@@ -1,5 +1,6 @@
 """The tab of sizes that this machine never measured: estimates of a helper process, never gated."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import streamlit as st
@@ -42,6 +43,31 @@ def longer(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         _fit(spec, field)
     except InputError as error:
         st.error(literal(str(error)))
+
+
+_TIMES = (2, 4, 8)
+
+
+def beyond_measured(
+    found: Snapshot, plans: Sequence[str]
+) -> tuple[dict[str, dict[int, float]], dict[str, dict[int, float]]]:
+    """Estimated MB saved and at the peak, by plan and size, at sizes beyond the largest measured."""
+    spec = found.row.spec
+    field = fit_field(spec)
+    largest = max(found.result.judged, key=lambda one: one.candidate.shape[field]).candidate.shape
+    saved: dict[str, dict[int, float]] = {}
+    peak: dict[str, dict[int, float]] = {}
+    try:
+        with _waiting(f"Estimating {len(plans) + 1} plans at {len(_TIMES)} sizes"):
+            for plan in ("none", *plans):
+                for times in _TIMES:
+                    size = largest[field] * times
+                    estimate = estimator().ask(spec, {**largest, field: size}, plan)
+                    saved.setdefault(plan, {})[size] = estimate.saved_bytes / 1e6
+                    peak.setdefault(plan, {})[size] = estimate.peak_bytes / 1e6
+    except InputError as error:
+        st.error(literal(str(error)))
+    return saved, peak
 
 
 def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Palette) -> None:

@@ -10,17 +10,23 @@ _PARAM = "pick"
 
 
 def picked(study: str, known: Collection[str]) -> list[str]:
-    """The candidates picked in this study; what is not one of it (`known`) is left out."""
+    """The candidates picked in this study; what is not one of it (`known`) is forgotten."""
     kept = st.session_state.setdefault("picked", {})
-    if study not in kept:
-        kept[study] = st.query_params.get_all(_PARAM)[:MOST]
-    ids = [one for one in dict.fromkeys(kept[study]) if one in known]
-    if ids != st.query_params.get_all(_PARAM):
-        if ids:
-            st.query_params[_PARAM] = ids
+    asked = kept.get(study, st.query_params.get_all(_PARAM)[:MOST])
+    kept[study] = [one for one in dict.fromkeys(asked) if one in known]
+    if kept[study] != st.query_params.get_all(_PARAM):
+        if kept[study]:
+            st.query_params[_PARAM] = kept[study]
         else:
             st.query_params.pop(_PARAM, None)
-    return ids
+    found: list[str] = kept[study]
+    return found
+
+
+def now(study: str) -> list[str]:
+    """The candidates that are picked at this moment."""
+    found: list[str] = st.session_state.get("picked", {}).get(study, [])
+    return found
 
 
 def pick(study: str, ids: Sequence[str]) -> None:

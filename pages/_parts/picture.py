@@ -23,6 +23,8 @@ from .palette import SYMBOLS, VERDICT_MARK, Palette
 from .progress import is_open
 from .words import KINDS, plan_label
 
+NAMED_IN_WORDS = 12
+"""So many points does `describe` name."""
 _AROUND_PX = 115.0
 """What legend, ticks and titles take of a chart's height."""
 
@@ -126,9 +128,11 @@ def describe(found: Sequence[Point], limits: Thresholds, searched: Sequence[Esti
     seen = "; ".join(
         f"{p.plan} at {p.shape_key}: update {p.update:.2f}, peak {p.peak:.2f}, "
         f"{POINT_MEANINGS.get(p.outcome, p.outcome)}"
-        for p in found[:12]
+        for p in found[:NAMED_IN_WORDS]
     )
-    rings = "; ".join(f"{p.plan}: update {p.update:.2f}, peak {p.peak:.2f}" for p in searched[:12])
+    rings = "; ".join(
+        f"{p.plan}: update {p.update:.2f}, peak {p.peak:.2f}" for p in searched[:NAMED_IN_WORDS]
+    )
     where = f" Estimated at {searched[0].shape_key}: {rings}." if searched else ""
     return (
         f"Peak memory against update time, as ratios to plain. Gates at update "
@@ -144,11 +148,13 @@ def picture(
     height: int = 440,
     searched: Sequence[Estimated] = (),
     budget: Budget | None = None,
+    webgl: bool = False,
 ) -> go.Figure:
     """The chart: gate lines, the adopt region, plain in the corner, every measured candidate, hollow
     what a search has found, and a budget as a thin line.
 
-    Points far beyond all others lie on the right edge, with their figure beside them.
+    Points far beyond all others lie on the right edge, with their figure beside them. `webgl` draws
+    thousands of them, without names.
     """
     x_low, x_high, y_low, y_high = view_of(found, limits, searched, budget)
     edge = x_high - 0.012 * (x_high - x_low)
@@ -162,7 +168,11 @@ def picture(
     _draw_pareto(figure, found, colours)
     ink = {"pass": colours.passed, "fail": colours.failed, "undecided": colours.undecided}
     view = (x_low, x_high), (y_low, y_high), height - _AROUND_PX
-    placed = _placed_names(found, searched, limits, view, edge, budget)
+    placed = (
+        {(p.plan, p.shape_key): ("", "top right") for p in found}
+        if webgl
+        else _placed_names(found, searched, limits, view, edge, budget)
+    )
     if searched:
         known = {(p.plan, p.shape_key) for p in found}
         rings = {k: at for k, at in placed.items() if k not in known}
@@ -172,7 +182,7 @@ def picture(
         if these:
             marks = {"symbol": SYMBOLS[outcome], "size": 12, "color": ink[outcome]}
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=words, marker=marks))
-            figure.add_trace(_marks(these, placed, marks, colours.ink, edge))
+            figure.add_trace(_marks(these, placed, marks, colours.ink, edge, webgl))
     figure.add_trace(
         go.Scatter(
             x=[1], y=[1], mode="markers+text", text=["plain"], textposition="bottom right",
@@ -384,9 +394,11 @@ def _marks(
     marks: dict[str, object],
     ink: str,
     edge: float,
-) -> go.Scatter:
+    webgl: bool,
+) -> go.Scatter | go.Scattergl:
     bars = {"color": marks["color"], "thickness": 1.3, "width": 5, "symmetric": False, "type": "data"}
-    return go.Scatter(
+    kind = go.Scattergl if webgl else go.Scatter
+    return kind(
         x=[min(p.update, edge) for p in these],
         y=[p.peak for p in these],
         error_x={
@@ -399,7 +411,7 @@ def _marks(
             "array": [max(0.0, p.peak_ci[1] - p.peak) for p in these],
             "arrayminus": [max(0.0, p.peak - p.peak_ci[0]) for p in these],
         },
-        mode="markers+text",
+        mode="markers" if webgl else "markers+text",
         text=[placed[p.plan, p.shape_key][0] for p in these],
         textposition=[placed[p.plan, p.shape_key][1] for p in these],
         textfont={"size": 12, "color": ink},

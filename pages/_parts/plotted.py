@@ -5,10 +5,11 @@ else of a candidate (its parity, its place on the Pareto line, its words) is sai
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from recompute_core.gates import candidate_sentence, megabytes
-from recompute_core.results import Judged, Measured, Outcome, StudyResult
+from recompute_core.results import Judged, Measured, StudyResult
 from recompute_core.spec import Thresholds
 from recompute_core.words import shape_labels
 
@@ -16,7 +17,7 @@ from .data import Snapshot
 from .found import Budget, Estimated
 from .gates_panel import Ends
 from .palette import VERDICT_MARK, Mark
-from .picture import Point, names, points, view_of
+from .picture import NAMED_IN_WORDS, Point, describe, names, points, view_of
 from .progress import is_open
 from .words import KINDS, plan_label
 
@@ -44,7 +45,6 @@ class Plotted:
     peak: float
     peak_low: float
     peak_high: float
-    parity: Outcome
     best: bool
     """On the Pareto line of its shape."""
     tip: list[str]
@@ -75,17 +75,15 @@ def document(
     declared = found.row.spec.thresholds
     judged = [one for one in result.judged if one.candidate.shape_key in shapes]
     measured = found.once(("measured points", *shapes), lambda: _measured(found, set(shapes)))
-    plotted = found.once(
-        ("plotted", result.thresholds.gradient_gap, result.thresholds.relative_gap, *shapes),
-        lambda: _plotted(measured, judged),
-    )
-    aside = found.once(("aside", result.thresholds, *shapes), lambda: _aside(judged))
+    plotted = found.once(("plotted", *shapes), lambda: _plotted(measured, judged))
+    by_id = {candidate_id(one): one for one in judged}
+    aside = _aside(judged)
     left, right, bottom, top = view_of(measured, declared, searched, budget)
     one_shape = len({point.shape_key for point in measured}) == 1
     several = len(set(shapes)) > 1
     return {
         "study": found.row.id,
-        "points": plotted,
+        "points": [{**one, "parity": by_id[one["id"]].gates[0].outcome} for one in plotted],
         "rings": [_ring(one, several) for one in searched],
         "aside": aside[:_MOST_ASIDE],
         "more": len(aside) - len(aside[:_MOST_ASIDE]),
@@ -95,6 +93,7 @@ def document(
         "absolute": _absolute(measured[0]) if one_shape else None,
         "declared": _places(declared),
         "limits": _places(result.thresholds),
+        "words": describe(_first_as_judged(measured, judged), result.thresholds, searched),
         "ends": {"peak": ends.peak, "update": ends.update},
     }
 
@@ -107,7 +106,16 @@ def _measured(found: Snapshot, shapes: set[str]) -> list[Point]:
     return points([one for one in found.result.judged if one.candidate.shape_key in shapes])
 
 
-def _plotted(measured: Sequence[Point], judged: Sequence[Judged]) -> list[dict[str, object]]:
+def _first_as_judged(measured: Sequence[Point], judged: Sequence[Judged]) -> list[Point]:
+    """So many as the words of the picture name, with the outcomes that the thresholds give them."""
+    verdicts = {(one.candidate.plan, one.candidate.shape_key): one.verdict for one in judged}
+    return [
+        replace(point, outcome=VERDICT_MARK[verdicts[point.plan, point.shape_key]])
+        for point in measured[:NAMED_IN_WORDS]
+    ]
+
+
+def _plotted(measured: Sequence[Point], judged: Sequence[Judged]) -> list[dict[str, Any]]:
     said = names(measured)
     by_place = {(one.candidate.plan, one.candidate.shape_key): one for one in judged}
     plotted = []
@@ -125,7 +133,6 @@ def _plotted(measured: Sequence[Point], judged: Sequence[Judged]) -> list[dict[s
                 peak=point.peak,
                 peak_low=point.peak_ci[0],
                 peak_high=point.peak_ci[1],
-                parity=one.gates[0].outcome,
                 best=point.best,
                 tip=_tip(candidate, point.best),
             )

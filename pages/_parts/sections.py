@@ -1,19 +1,22 @@
 """The tabs of the trade-off page: what was measured, over shapes, blocks and time, and its proof."""
 
 from collections.abc import Callable
+from functools import partial
 
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from recompute_core.estimating import fit_field
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import StudyResult
 from recompute_core.spec import StudySpec
-from recompute_core.words import shape_labels
+from recompute_core.words import MB_NOTE, shape_labels
 
-from . import charts, markup, planmap, tables, timelines
+from . import charts, choices, markup, planmap, published, tables, timelines
 from .data import Snapshot
-from .estimated import longer, tab_name
+from .estimated import beyond_measured, longer, tab_name
+from .pairs import pairs_chart
 from .palette import Palette
 from .words import literal, plan_label
 
@@ -35,27 +38,89 @@ def _nothing(result: StudyResult) -> bool:
     return True
 
 
-def _over_shapes(found: Snapshot, unit: str, read: charts.Reading, colours: Palette) -> go.Figure:
-    """Curves that no threshold changes are drawn once for each theme."""
-    return found.once((read, colours), lambda: charts.over_shapes(found.result, unit, read, colours))
-
-
 def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
-    """Saved bytes and peak, plain and recomputed, over the shapes."""
-    if _nothing(result):
+    """Saved bytes, peak and update time, plain and recomputed, over the shapes."""
+    if _nothing(found.result):
         return
-    left, right = pair_of_columns("curves")
-    names = ("saved", "Saved for backward", charts.saved_mb), ("peak", "Peak", charts.peak_mb)
-    for place, (key, title, read) in zip((left, right), names, strict=True):
+    study, whole = found.row.id, found.result
+    picked = {one.candidate.plan for one in result.judged}
+    every = tuple(dict.fromkeys(one.candidate.plan for one in whole.judged))
+    plans = charts.plans_shown(every, picked)
+    axis = charts.shape_axis(whole)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        log = axis.is_numeric and choices.switch(study, "Logarithmic axes", "axes", "log", False)
+        longer_too = axis.field == fit_field(whole.spec) and choices.switch(
+            study, "Estimate beyond what was measured", "beyond", "on", False,
+            help="Saved bytes and peak at two, four and eight times the largest size; nothing is "
+            "allocated. Times are not estimated.",
+        )  # fmt: skip
+    look = charts.Look(colours, plans, frozenset(set(plans) - picked), log)
+    saved, peak = beyond_measured(found, plans) if longer_too else ({}, {})
+    drawn = (
+        ("saved", "Saved for backward (MB)", "MB", charts.saved_mb, saved),
+        ("peak", "Peak (MB)", "MB", charts.peak_mb, peak),
+        ("time", "Median update time (ms)", "ms", charts.step_ms, {}),
+    )
+    places = [*pair_of_columns("curves"), *pair_of_columns("curves of time")]
+    for place, (key, title, unit, read, more) in zip(places, drawn, strict=False):
         with place:
-            st.markdown(f"**{title} (MB)**")
+            st.markdown(f"**{title}**")
             st.plotly_chart(
-                _over_shapes(found, "MB", read, colours),
+                _drawn_once(
+                    found,
+                    f"{key} {bool(more)}",
+                    look,
+                    partial(charts.over_shapes, whole, unit, read, look, more),
+                ),
                 key=f"{key} over shapes",
                 config=_QUIET,
-                alt=f"{title} in MB over the shapes, plain and every measured plan",
+                alt=f"{title} over the shapes, plain and every measured plan",
             )
-    st.caption("Measured here: saved once per storage, peak with the model's state included.")
+    with places[3]:
+        st.markdown("**Update time, ratio to plain, with 95 % intervals**")
+        limit = result.thresholds.update_ratio
+        what_if = limit != found.row.spec.thresholds.update_ratio
+        st.plotly_chart(
+            charts.ratio_over_shapes(whole, limit, "what-if" if what_if else "gate", look),
+            key="ratio over shapes",
+            config=_QUIET,
+            alt="Update time as a ratio to plain with 95 % intervals over the shapes, and the gate",
+        )
+    left_out = len(every) - len(plans)
+    st.caption(
+        "Solid: measured here; saved once per storage, peak with the model's state included; plain and "
+        "recomputed updates in turn."
+        + (" Dashed and hollow: estimated, never gated." if longer_too else "")
+        + (
+            f" {left_out} more plans have no line here: pick candidates to see theirs."
+            if left_out
+            else ""
+        )
+    )
+    _published(found)
+
+
+def _drawn_once(
+    found: Snapshot, key: str, look: charts.Look, draw: Callable[[], go.Figure]
+) -> go.Figure:
+    """Curves that no threshold changes are drawn once, unless picked plans stand out in them."""
+    return draw() if look.faded else found.once((key, look), draw)
+
+
+def _published(found: Snapshot) -> None:
+    """What others published for this very model, where the study measured it."""
+    rows = found.once("published", lambda: published.beside(found.result))
+    if not rows:
+        return
+    st.markdown("**Published figures of this model, next to ours**")
+    st.html(markup.strip(published.sentence(rows), "plain"))
+    st.html(published.table(rows))
+    st.caption(
+        "Published: supplied, not measured here. Naive: all tensors handed to saved_tensors_hooks, once "
+        "per pointer, parameters and token ids included. Activations only: once per storage, without "
+        "these. The published peak is of forward and backward above parameters and inputs; ours is of "
+        f"the whole update above its state, gradients and AdamW's moments included. {MB_NOTE}"
+    )
 
 
 def _choose_shape(shapes: list[str], where: str) -> str:
@@ -127,8 +192,9 @@ def block_map(found: Snapshot, result: StudyResult, colours: Palette) -> None:
 
 def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """Saved bytes, peak and step time against the number of recomputed blocks."""
-    shapes = list(dict.fromkeys(one.candidate.shape_key for one in result.judged))
-    curves_at = {shape: stops for shape in shapes if (stops := charts.selective(result, shape))}
+    whole = found.result
+    shapes = list(dict.fromkeys(one.candidate.shape_key for one in whole.judged))
+    curves_at = {shape: stops for shape in shapes if (stops := charts.selective(whole, shape))}
     if not curves_at:
         st.html(
             markup.strip(
@@ -160,29 +226,39 @@ def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:
 
 
 def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
-    """Step time with intervals, and its absolute value."""
-    if _nothing(result):
+    """Every pair of updates of one candidate, and the interval that they narrow."""
+    timed = {
+        (one.candidate.plan, one.candidate.shape_key): one.candidate.timing
+        for one in result.judged
+        if one.candidate.timing is not None
+    }
+    if not timed:
+        st.html(markup.strip("No update has been timed.", "plain"))
         return
-    left, right = pair_of_columns("time")
-    with left:
-        st.markdown("**Update time, with 95 % intervals**")
-        st.plotly_chart(
-            charts.ratio_over_shapes(result, colours),
-            key="ratio over shapes",
-            config=_QUIET,
-            alt="Update time as a ratio to plain with 95 % intervals over the shapes, and the gate",
+    with st.container(horizontal=True, vertical_alignment="top"):
+        plan = _choose_plan(list(dict.fromkeys(plan for plan, _ in timed)), "time")
+        shape = _choose_shape([shape for name, shape in timed if name == plan], "time")
+    timing = timed[plan, shape]
+    low, high = timing.ratio_ci95
+    st.html(
+        markup.strip(
+            f"{plan_label(plan)} at {shape}: an update takes {timing.candidate_median_s * 1e3:,.0f} ms, "
+            f"plain {timing.plain_median_s * 1e3:,.0f} ms; the ratio is {timing.ratio_median:.3f} "
+            f"({low:.3f} to {high:.3f}) over {timing.pairs} pairs, stopped: {timing.stopped}.",
+            "plain",
         )
-    with right:
-        st.markdown("**Median update time (ms)**")
-        st.plotly_chart(
-            _over_shapes(found, "ms", charts.step_ms, colours),
-            key="time over shapes",
-            config=_QUIET,
-            alt="Median update time in ms over the shapes, plain and every measured plan",
-        )
+    )
+    samples = [(pair.plain_s, pair.candidate_s) for pair in timing.samples]
+    st.plotly_chart(
+        pairs_chart(samples, result.thresholds.update_ratio, colours, 320),
+        key="pairs of one candidate",
+        config=_QUIET,
+        alt=f"Ratio of each pair of updates of {plan} at {shape}, with the median so far, its 95 % "
+        "interval and the gate",
+    )
     st.caption(
-        "Measured here: plain and recomputed updates in turn, in one process; the interval is of the "
-        "median of the paired ratios."
+        "Measured here: plain and recomputed updates in turn, in one process. Rings: the ratio of each "
+        "pair. Line and band: the median so far and its interval. Dashed: the gate."
     )
 
 
@@ -218,26 +294,6 @@ def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         st.caption("Legality: every block that a plan recomputes is legal, without conditions.")
 
 
-def figures(found: Snapshot, result: StudyResult, colours: Palette) -> None:
-    """Every cost in one table."""
-    costs = found.once("costs", lambda: tables.costs_table(found.result))
-    if costs.empty:
-        st.html(markup.strip("No candidate has been measured.", "plain"))
-        return
-    formats = {"MB": None, "ms": "%.1f", "GFLOP": "%.2f", "ratio": "%.3f", "Interval": "%.3f"}
-    st.dataframe(
-        tables.said_in_mb(costs),
-        hide_index=True,
-        column_config={
-            name: st.column_config.NumberColumn(format=form, alignment="right")
-            for name in costs.columns
-            for unit, form in formats.items()
-            if unit in name
-        },
-        alt="Every measured candidate with its costs",
-    )
-
-
 def environment(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """Where this was measured, and the digests that pin it."""
     with st.expander("Environment and digests", expanded=False):
@@ -264,6 +320,5 @@ def sections_of(spec: StudySpec) -> dict[str, Section]:
         "Selective curve": selective,
         "Step time": step_time,
         "Parity": parity,
-        "All figures": figures,
         "Environment": environment,
     }

@@ -6,11 +6,11 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from recompute_core.gates import in_mb
-from recompute_core.results import Gap, Judged, Measured, Reason, StudyResult
+from recompute_core.results import Gap, Judged, Reason, StudyResult
 from recompute_core.studies.store import StudyRow
 
 from .palette import GLYPHS, STORED_MARK
-from .words import KINDS, VERDICTS, plan_label, shapes_line, standing, when, workload_label
+from .words import VERDICTS, plan_label, shapes_line, standing, when, workload_label
 
 
 def studies_table(rows: Sequence[StudyRow]) -> pd.DataFrame:
@@ -34,43 +34,6 @@ def _standing(row: StudyRow) -> str:
         whole = "" if row.status == "done" else ", incomplete"
         return f"{GLYPHS[kind]} {VERDICTS[row.verdict]}{whole}"
     return f"{GLYPHS['not_run']} {standing(row)}"
-
-
-def costs_table(result: StudyResult) -> pd.DataFrame:
-    """What every measured candidate costs and saves."""
-    rows = []
-    for one in result.judged:
-        candidate = one.candidate
-        if not isinstance(candidate, Measured):
-            continue
-        plain, own = candidate.memory.plain, candidate.memory.candidate
-        timing = candidate.timing
-        rows.append(
-            {
-                "Plan": plan_label(candidate.plan),
-                "Shape": candidate.shape_key,
-                "Saved, plain (MB)": plain.saved_bytes / 1e6,
-                "Saved (MB)": own.saved_bytes / 1e6,
-                "Peak, plain (MB)": _mb(plain.peak_bytes),
-                "Peak (MB)": _mb(own.peak_bytes),
-                "Peak ratio": candidate.memory.ratio,
-                "Update, plain (ms)": timing.plain_median_s * 1e3,
-                "Update (ms)": timing.candidate_median_s * 1e3,
-                "Update ratio": timing.ratio_median,
-                "Interval low": timing.ratio_ci95[0],
-                "Interval high": timing.ratio_ci95[1],
-                "Pairs": timing.pairs,
-                "GFLOP, plain": candidate.flops["plain"] / 1e9,
-                "GFLOP": candidate.flops["candidate"] / 1e9,
-                "Block calls": max(candidate.block_calls["candidate"].values(), default=0),
-                "Kind": KINDS[timing.kind],
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def _mb(count: int | None) -> float | None:
-    return None if count is None else count / 1e6
 
 
 def said_in_mb(frame: pd.DataFrame) -> Styler:

@@ -82,8 +82,8 @@ def test_from_an_empty_home_to_a_measured_verdict(empty: tuple[str, Store], visi
     page.get_by_role("link", name="Open the trade-off").click()
     expect(page.get_by_role("heading", name="Trade-off")).to_be_visible(timeout=20_000)
     assert _verdict(page, 20_000) == said
-    expect(page.locator(".rs-gates tbody tr")).to_have_count(4)
-    expect(page.locator(".js-plotly-plot").first).to_be_visible()
+    expect(page.get_by_role("option")).to_have_count(4)
+    expect(page.locator(".spot").first).to_be_visible()
     row = store.study(study)
     assert (row.status, row.sentence) == ("done", said)
     with urllib.request.urlopen(f"{address}/api/healthz", timeout=10) as answer:

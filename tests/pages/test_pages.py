@@ -83,7 +83,6 @@ def test_undecided_says_so(open_page: OpenPage, store: Store) -> None:
         "Selective curve",
         "Step time",
         "Parity",
-        "All figures",
         "Environment",
     ],
 )
@@ -94,7 +93,7 @@ def test_every_section_of_the_tradeoff(open_page: OpenPage, store: Store, sectio
     app.session_state["section"] = section
     app.run()
     assert not app.exception
-    drawn = {"Curves": 2, "Timeline": 1, "Selective curve": 2, "Step time": 2}.get(section, 0)
+    drawn = {"Curves": 4, "Timeline": 1, "Selective curve": 2, "Step time": 1}.get(section, 0)
     assert len(figures(app)) == drawn
 
 
@@ -122,7 +121,7 @@ def test_a_refused_candidate_never_shows_a_cost(
     for figure in figures(app):
         assert "every-block" not in figure
     if page == "tradeoff":
-        for section in ("Curves", "Timeline", "Step time", "All figures", "Parity"):
+        for section in ("Curves", "Timeline", "Step time", "Parity"):
             app.session_state["section"] = section
             app.run()
             assert not app.exception

@@ -106,9 +106,10 @@ def test_recipes_below_the_level_of_blocks_stand_apart() -> None:
 def test_every_chart_draws_in_both_themes(store: Store) -> None:
     result = _result(store, studies.filled(store))
     for colours in (LIGHT, DARK):
+        look = charts.Look(colours, result.spec.plans)
         for read in (charts.saved_mb, charts.peak_mb, charts.step_ms):
-            assert len(charts.over_shapes(result, "MB", read, colours).data) == 3
-        assert len(charts.ratio_over_shapes(result, colours).data) == 2
+            assert len(charts.over_shapes(result, "MB", read, look).data) == 3
+        assert len(charts.ratio_over_shapes(result, 1.35, "gate", look).data) == 2
         json.loads(pairs_chart([(0.2, 0.25)] * 9, 1.35, colours).to_json())
 
 

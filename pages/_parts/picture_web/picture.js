@@ -317,6 +317,7 @@ class Picture {
     if (this.data.points.some((point) => !point.best)) {
       items.push(["dominated", marks.pass, this.data.hidden ? "dominated: hidden" : "dominated"]);
     }
+    items.push(["pareto", "M-8 -1H8V1H-8Z", "Pareto line"]);
     if (this.data.rings.length) items.push(["ring", hollow, `estimated at ${this.data.rings[0].shape}`]);
     this.legend.replaceChildren(
       ...items.map(([kind, path, words]) => {
@@ -456,7 +457,7 @@ class Picture {
       return { at: { name: one.name, tip: [one.name, one.sentence] }, id: one.id, node: button };
     });
     const head = node("div", { class: "head" });
-    head.textContent = "Not in the picture: no figure was taken";
+    head.textContent = "Not in the picture: not measured in full";
     this.aside.replaceChildren(head, list);
     if (more) {
       const rest = node("div", { class: "head" });
@@ -504,9 +505,10 @@ class Picture {
     const words = `${away ? "what-if " : ""}${gate} ${figure(value)}`;
     drawn.name.textContent = words;
     drawn.name.setAttribute("class", away ? "away" : "");
-    const flip = vertical && at + 16 + textWidth(words, `600 ${FONT}`) > right + 16;
+    const flip = vertical && at + textWidth(words, `600 ${FONT}`) > right;
+    const span = textWidth(words, `600 ${FONT}`) + 16;
     if (vertical) set(drawn.name, { x: flip ? at - 12 : at + 12, y: top + 11, "text-anchor": flip ? "end" : "start" });
-    else set(drawn.name, { x: right - 14, y: at - 7, "text-anchor": "end" });
+    else set(drawn.name, { x: this.besideTheOther(right - 14, span), y: at - 7, "text-anchor": "end" });
     const there = vertical ? this.x(declared) : this.y(declared);
     drawn.declared.style.display = drawn.declaredName.style.display = away ? "" : "none";
     set(drawn.declared, vertical
@@ -517,7 +519,8 @@ class Picture {
       set(drawn.declaredName, { x: there + 6 * side, y: top + 27, "text-anchor": side > 0 ? "start" : "end" });
     } else {
       const close = Math.abs(there - at) < 18;
-      set(drawn.declaredName, { x: right - (close ? 160 : 14), y: there > at ? there + 14 : there - 6, "text-anchor": "end" });
+      const x = this.besideTheOther(right - (close ? 160 : 14), 90);
+      set(drawn.declaredName, { x, y: there > at ? there + 14 : there - 6, "text-anchor": "end" });
     }
     set(drawn.catch, vertical
       ? { x: at - 9, y: top - 20, width: 18, height: bottom - top + 20 }
@@ -530,6 +533,12 @@ class Picture {
       "aria-valuemin": low, "aria-valuemax": high, "aria-valuenow": value,
       "aria-valuetext": `${figure(value)} of plain, ${away ? `what-if; declared ${figure(declared)}` : "declared"}`,
     });
+  }
+
+  // Where words that end at `x` end instead, so that the line of the update time does not cross them.
+  besideTheOther(x, width) {
+    const line = this.x(this.limits.update);
+    return x - width < line && line < x + 6 ? line - 8 : x;
   }
 
   drawNames() {

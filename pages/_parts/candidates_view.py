@@ -1,0 +1,162 @@
+"""The table of candidates on the page: filters, differences, files, and rows that are picked."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from recompute_core.gates import GATE_NAMES
+from recompute_core.results import Judged, StudyResult
+from recompute_core.spec import Thresholds
+from recompute_core.words import MB_NOTE
+
+from . import candidates, choices, markup, picks
+from .data import Snapshot
+from .plotted import candidate_id
+from .words import INTERVAL_NOTE, VERDICTS, figure, literal, plan_label
+
+_KEY = "table of candidates"
+_ROWS_SHOWN = 12
+_ROW_PX = 35
+
+
+def candidates_table(
+    found: Snapshot,
+    result: StudyResult,
+    shapes: Sequence[str],
+    picked: Sequence[str],
+    what_if: bool,
+) -> None:
+    """Every candidate of these shapes that the filters leave."""
+    study = found.row.id
+    st.subheader("Candidates", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        verdicts, plans = _filters(study, result)
+        differences = choices.switch(
+            study, "Differences only", "differences", "off", True,
+            help="Leaves out the columns in which all rows agree; the caption names them.",
+        )  # fmt: skip
+        files = st.container(width="content")
+    everything = found.once("costs", lambda: candidates.costs(found.result.judged))
+    kept = [
+        number
+        for number, one in enumerate(result.judged)
+        if one.candidate.shape_key in shapes
+        and (not plans or one.candidate.plan in plans)
+        and (not verdicts or one.verdict in verdicts)
+    ]
+    judged = [result.judged[number] for number in kept]
+    if not judged:
+        st.html(markup.strip("No candidate is left by these filters.", "plain"))
+        return
+    frame = candidates.table(everything.iloc[kept].reset_index(drop=True), judged)
+    with files:
+        _files(found, frame)
+    shown, shared = candidates.differences_only(frame) if differences else (list(frame.columns), {})
+    _rows(study, frame[shown], judged, picked)
+    alike = literal(candidates.shared_sentence(shared))
+    st.caption(f"{alike} {_judged_by(result.thresholds, what_if)}")
+
+
+def _filters(study: str, result: StudyResult) -> tuple[list[str], list[str]]:
+    known = [verdict for verdict in VERDICTS if verdict is not None]
+    verdicts = choices.several(
+        study, "verdict", known,
+        lambda key: st.pills(
+            "Verdict", known, selection_mode="multi", format_func=lambda v: VERDICTS[v], key=key
+        ),
+    )  # fmt: skip
+    plans = list(dict.fromkeys(one.candidate.plan for one in result.judged))
+    if len(plans) == 1:
+        return verdicts, []
+    chosen = choices.several(
+        study, "plan", plans,
+        lambda key: st.multiselect(
+            "Plan", plans, format_func=plan_label, key=key, placeholder="all plans", width=320
+        ),
+    )  # fmt: skip
+    return verdicts, chosen
+
+
+def _rows(study: str, frame: pd.DataFrame, judged: Sequence[Judged], picked: Sequence[str]) -> None:
+    """The table itself; its rows are picked where the picture's points are, and the other way."""
+    ids = [candidate_id(one) for one in judged]
+    rows = candidates.rows_of(judged, picked)
+    before = st.session_state.get(_KEY)
+    if before is None or sorted(before["selection"]["rows"]) != rows:
+        st.session_state[_KEY] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=_ROW_PX * (min(len(frame), _ROWS_SHOWN) + 1) + 3,
+        column_config=_columns(frame),
+        key=_KEY,
+        on_select=partial(_picked_rows, study, tuple(ids)),
+        selection_mode="multi-row",
+        alt="Every candidate with its verdict, gates and costs; selected rows are picked everywhere",
+    )
+
+
+def _picked_rows(study: str, ids: tuple[str, ...]) -> None:
+    rows = st.session_state[_KEY]["selection"]["rows"]
+    hidden = [one for one in picks.now(study) if one not in ids]
+    picks.pick(study, [*hidden, *(ids[row] for row in rows if 0 <= row < len(ids))])
+
+
+def _columns(frame: pd.DataFrame) -> dict[str, object]:
+    found: dict[str, object] = {"Plan": st.column_config.TextColumn(pinned=True)}
+    for name in frame.columns:
+        if "ratio" in name or name in ("Update, low", "Update, high"):
+            form = "%.3f"
+        elif "gap" in name:
+            form = "%.2g"
+        elif "(MB)" in name or name.startswith("GFLOP"):
+            form = "%.1f" if frame[name].max() >= 100 else "%.3f"
+        elif "(ms)" in name:
+            form = "%.1f"
+        elif name in ("Pairs", "Block calls"):
+            form = "%d"
+        else:
+            continue
+        found[name] = st.column_config.NumberColumn(format=form, alignment="right")
+    return found
+
+
+def _judged_by(limits: Thresholds, what_if: bool) -> str:
+    kind = "what-if thresholds" if what_if else "the declared thresholds"
+    said = (
+        f"{GATE_NAMES['gradient_parity']} {figure(limits.gradient_gap)}, "
+        f"{GATE_NAMES['memory_saving']} {limits.peak_ratio:g}, "
+        f"{GATE_NAMES['update_latency']} {limits.update_ratio:g}"
+    )
+    return f"Figures measured here, judged by {kind}: {said}, each at most. {MB_NOTE} {INTERVAL_NOTE}"
+
+
+def _files(found: Snapshot, frame: pd.DataFrame) -> None:
+    """Bytes are made when they are asked for."""
+    study = found.row.id
+    with st.popover("Download"):
+        st.caption("The rows of the table with every column, figures in full.")
+        for name, make, mime in (
+            ("CSV", candidates.as_csv, "text/csv"),
+            ("JSON", candidates.as_json, "application/json"),
+            ("Parquet", candidates.as_parquet, "application/vnd.apache.parquet"),
+        ):
+            st.download_button(
+                f"Table as {name}",
+                data=partial(make, frame),
+                file_name=f"candidates-{study}.{name.lower()}",
+                mime=mime,
+                on_click="ignore",
+                key=f"table as {name}",
+            )
+        st.download_button(
+            "Whole result as JSON",
+            data=lambda: json.dumps(found.result.document(), indent=1, allow_nan=False),
+            file_name=f"study-{study}.json",
+            mime="application/json",
+            on_click="ignore",
+            help="The published document, judged by the declared thresholds, raw samples included.",
+        )
