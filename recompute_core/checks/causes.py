@@ -31,9 +31,6 @@ class Trial:
     """What buffers may differ by: plain against plain does."""
     ignored: frozenset[str]
     """Places that differ from plain to plain."""
-    of_last_replay: bool = False
-    """Whether all that differs is state that a module keeps of its last call, which is of the batch that
-    was replayed last: no fault of a loop in which each forward is followed by its backward."""
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
@@ -61,12 +58,6 @@ class Trial:
         """Places whose content differs, as a sentence calls them."""
         changed = changed_state(self.reference, self.found)
         return [place for place in changed if place not in self.ignored]
-
-    @property
-    def left_other(self) -> set[str]:
-        """Names of all state that differs, tensors and places."""
-        tensors = {f"{gap.part}/{gap.name}" for gap in self.off if gap.part not in _NUMBERS}
-        return tensors | set(self.state)
 
     @property
     def verdict(self) -> Verdict:

@@ -30,7 +30,7 @@ Context = Callable[[], AbstractContextManager[Any]]
 Step = Callable[[nn.Module, Any, Callable[[Any], Tensor]], tuple[Any, Tensor]]
 """The user's own forward and backward: `(model, inputs, loss_fn) -> (output, loss)`."""
 Loop = Literal[
-    "plain", "two_forwards", "two_turned", "context_kept", "eval_before_backward", "step_in_backward"
+    "plain", "another_batch", "two_forwards", "context_kept", "eval_before_backward", "step_in_backward"
 ]
 """What a training loop does between forward and backward; `plain` leaves the contexts and goes on."""
 
@@ -235,18 +235,15 @@ def _usual_step(
 ) -> tuple[Any, Tensor]:
     """Forward and backward, with what the loop does between them.
 
-    After two forwards, as contrastive and adversarial losses do them, the outputs are a pair; turned,
-    the batch itself comes second.
+    After two forwards, as contrastive and adversarial losses do them, the outputs are a pair.
     """
     with ExitStack() as until_backward_ends:
         with ExitStack() as until_forward_ends:
             until_forward_ends.enter_context(training.context())
-            first, second = inputs, tree_map(_turned, inputs)
-            if loop == "two_turned":
-                first, second = second, first
-            output, loss = _forward(training, model, first)
-            if loop in ("two_forwards", "two_turned"):
-                other, more = _forward(training, model, second)
+            another = tree_map(_turned, inputs) if loop in ("another_batch", "two_forwards") else None
+            output, loss = _forward(training, model, another if loop == "another_batch" else inputs)
+            if loop == "two_forwards":
+                other, more = _forward(training, model, another)
                 output, loss = (output, other), loss + more
             if loop == "context_kept":
                 until_backward_ends.push(until_forward_ends.pop_all())
