@@ -119,7 +119,6 @@ def compare_accumulated(
         return {f"grad/{name}": p.grad.cpu() for name, p in named if p.grad is not None}
 
     plain_counts, own_counts = _counts(accepted, plain_size), _counts(accepted, own_size)
-    wrongly = by_means(sum(count > 0 for count in own_counts))
     plain = gradients(plain_size)
 
     def gap(found: dict[str, Tensor]) -> Comparison:
@@ -128,7 +127,13 @@ def compare_accumulated(
     found = gap(gradients(own_size, applied=put_on))
     again = gap(gradients(plain_size))
     otherwise = gap(gradients(plain_size, seed=seed + 1))
-    means = gap(gradients(own_size, wrongly, put_on))
+    mistakes = [
+        gap(gradients(size, by_means(sum(count > 0 for count in counts)), applied)).largest_relative_gap
+        for size, counts, applied in (
+            (plain_size, plain_counts, nullcontext),
+            (own_size, own_counts, put_on),
+        )
+    ]
     return Accumulation(
         effective_batch=len(accepted),
         accepted=sum(accepted),
@@ -136,7 +141,7 @@ def compare_accumulated(
         recomputed_microbatches=own_counts,
         gaps=found.gaps,
         noise_floor=again.largest_relative_gap,
-        mean_of_means_gap=means.largest_relative_gap,
+        mean_of_means_gap=None if None in mistakes else max(filter(None, mistakes), default=0.0),
         batch_statistics=batch_statistics(job.model),
         rounding=max(torch.finfo(gradient.dtype).eps for gradient in plain.values()),
         draws=again.bitwise and not otherwise.bitwise,

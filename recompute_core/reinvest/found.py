@@ -89,8 +89,9 @@ class Accumulation(Record):
     noise_floor: float | None
     """Largest relative gap of plain against plain again."""
     mean_of_means_gap: float | None
-    """Largest relative gap of any gradient where each microbatch's mean weighs alike: the mistake that
-    weighing by accepted examples avoids. None where it cannot be compared."""
+    """Largest relative gap of any gradient where each microbatch's mean weighs alike, in plain's
+    microbatches or the plan's: the mistake that weighing by accepted examples avoids. None where it
+    cannot be compared."""
     batch_statistics: tuple[str, ...] = ()
     """FQNs of the modules that normalise over a microbatch."""
     rounding: float = 0.0
