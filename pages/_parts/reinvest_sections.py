@@ -141,10 +141,10 @@ def rare_defects(one: Shown) -> None:
             config=_QUIET,
             alt=reinvest_words.describe_recall(found),
         )
-        st.html(reinvest_markup.seeds_table(found))
     with right:
         st.html(reinvest_markup.recall_table(found))
         st.caption(reinvest_words.disagreement_sentence(found))
+    st.html(reinvest_markup.seeds_table(found))
     st.caption(
         "Measured here. A receipt's recall is the share of its photos, over all seeds, that were seen "
         "rightly; intervals are Wilson's, of as many trials as there are receipts, widened where "

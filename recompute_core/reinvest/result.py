@@ -77,7 +77,8 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
         not_trained = "The microbatch could not be measured."
         is_complete = True
     else:
-        is_complete = found.throughput is not None and (training is not None or not_trained is not None)
+        is_measured = found.accumulation is not None and found.throughput is not None
+        is_complete = is_measured and (training is not None or not_trained is not None)
     gates = gates_of(asked, reaches, used, found.accumulation, found.throughput, training, not_trained)
     verdict = verdict_of(gates) if is_complete else None
     return ReinvestResult(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from recompute_core.reinvest.kept import run_named, runs
+from recompute_core.reinvest.kept import run_named
 from recompute_core.reinvest.result import result_of
 from recompute_core.spec import parse_spec
 from recompute_core.studies.admission import admit
@@ -45,17 +44,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     drive(store, study)
     with server(home) as address:
         yield Served(address, store, study)
-        _end(store, study)
     store.close()
-
-
-def _end(store: Store, study: str) -> None:
-    """Drivers outlive the server by design; a test's own must not outlive the test."""
-    for kept in runs(store, study):
-        kept.ask_cancel()
-    deadline = time.monotonic() + 20
-    while any(kept.lock.is_held() for kept in runs(store, study)) and time.monotonic() < deadline:
-        time.sleep(0.2)
 
 
 @pytest.fixture(autouse=True)

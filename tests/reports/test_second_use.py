@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from recompute_core.reinvest.found import (
     Update,
 )
 from recompute_core.reinvest.kept import Kept, declare, training_name
+from recompute_core.reinvest.result import result_of
 from recompute_core.reports.evidence import CELLS, REINVESTED, gather
 from recompute_core.reports.html import render
 from recompute_core.reports.predicate import derive
@@ -117,6 +119,17 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     study = study_of(store)
     finish(declare(store, parse_reinvest(asked(study))))
     return gather(store, study, "every-block")
+
+
+@pytest.mark.parametrize("phase", ["batch", "used", "accumulation", "throughput", "training plain 1"])
+def test_a_run_that_lacks_a_phase_is_not_finished(tmp_path: Path, phase: str) -> None:
+    store = Store(tmp_path)
+    kept = declare(store, parse_reinvest(asked(study_of(store))))
+    finish(kept)
+    assert result_of(kept).verdict is not None
+    (kept.folder / f"{phase}.json").write_text("{")
+    assert result_of(kept).verdict is None, "asking again does that phase, and that one alone"
+    store.close()
 
 
 def test_it_is_a_section_of_its_own_and_changes_no_gate(evidence: dict[str, bytes]) -> None:
