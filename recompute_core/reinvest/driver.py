@@ -25,10 +25,10 @@ from ..studies.locks import Lock, machine_lock
 from ..studies.store import Store
 from .admission import admit, candidate_of, spec_at
 from .asked import SIDES, ReinvestSpec, Side
-from .found import Accumulation, Reach, Throughput, TrainingRun, Tried
+from .found import Accumulation, Reach, Throughput, TrainingRun, Tried, used_microbatch
 from .kept import Kept, Now, declare, run_named, training_name
 from .reaching import Search, asked_size, find_reach, try_size
-from .result import result_of, used_microbatch, why_not_trained
+from .result import result_of, why_not_trained
 from .worker import Assignment
 
 Found = TypeVar("Found", bound=Record)

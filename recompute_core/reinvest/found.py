@@ -10,7 +10,7 @@ from pydantic import Field, computed_field
 
 from ..intervals import Interval
 from ..results import Comparison, FigureKind, Gap, Outcome, Record, Timing, Verdict
-from .asked import ReinvestSpec, Side
+from .asked import ReinvestSpec, Side, microbatch_within
 from .recall import wilson
 
 SIZE_WORDS = {"batch": "microbatch", "seq_len": "sequence length"}
@@ -61,6 +61,20 @@ class Reach(Record):
         """The largest that was measured and fits; None where none does."""
         fits = [t for t in self.tried if t.peak_bytes is not None and t.peak_bytes <= self.budget_bytes]
         return max(fits, key=lambda one: one.size, default=None)
+
+
+def used_microbatch(asked: ReinvestSpec, reach: Reach) -> int | None:
+    """The microbatch of whole updates: as asked, or the largest's passes shared out evenly.
+
+    None where none takes fewer passes than plain's.
+    """
+    if asked.microbatch is not None:
+        return asked.microbatch
+    best = reach.largest
+    if best is None or best.size <= reach.plain_size:
+        return None
+    size = microbatch_within(asked.recomputed_batch, best.size)
+    return size if size > reach.plain_size else None
 
 
 class Reaches(Record):

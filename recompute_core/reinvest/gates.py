@@ -20,6 +20,7 @@ from .found import (
     Throughput,
     Training,
     Tried,
+    used_microbatch,
 )
 
 CHANGED = "The training objective changed"
@@ -66,15 +67,15 @@ def gates_of(
     """The four gates, in the order in which their figures arrive."""
     limits = asked.thresholds
     return (
-        _peak(reaches, used),
+        _peak(asked, reaches, used),
         _objective(asked, accumulation),
         _rate(throughput, limits),
         _rare(training, not_trained, limits),
     )
 
 
-def _peak(reaches: Reaches | None, used: Tried | None) -> ReinvestGate:
-    if reaches is None:
+def _peak(asked: ReinvestSpec, reaches: Reaches | None, used: Tried | None) -> ReinvestGate:
+    if reaches is None or (used is None and used_microbatch(asked, reaches.batch) is not None):
         return _gate("plain_peak", "not_run", 1.0, None, None, "Not measured yet.")
     reach = reaches.batch
     if used is None:

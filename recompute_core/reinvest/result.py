@@ -7,7 +7,7 @@ from ..intervals import median
 from ..settings import ReceiptsSettings, shape_key, size_fields
 from ..spec import StudySpec
 from ..workloads.receipts.labels import LABELS, RARE
-from .asked import SIDES, ReinvestSpec, Side, microbatch_within
+from .asked import SIDES, ReinvestSpec, Side
 from .found import (
     Accumulation,
     ClassRecall,
@@ -21,6 +21,7 @@ from .found import (
     Training,
     TrainingRun,
     Tried,
+    used_microbatch,
 )
 from .gates import gates_of, objective_of, sentence_of, verdict_of
 from .kept import Kept, training_name
@@ -70,14 +71,16 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
     not_trained = why_not_trained(spec, asked)
     is_trained = len(found.runs) == len(SIDES) * len(asked.training.seeds)
     training = training_of(asked, found.runs) if is_trained and not_trained is None else None
-    if reaches is not None and used_microbatch(asked, reaches.batch) is None:
+    if reaches is None:
+        is_complete = False
+    elif used_microbatch(asked, reaches.batch) is None:
         not_trained = "No larger microbatch fits, so that there is nothing to train."
         is_complete = True
     elif used is not None and used.peak_bytes is None:
         not_trained = "The microbatch could not be measured."
         is_complete = True
     else:
-        is_measured = found.accumulation is not None and found.throughput is not None
+        is_measured = None not in (used, found.accumulation, found.throughput)
         is_complete = is_measured and (training is not None or not_trained is not None)
     gates = gates_of(asked, reaches, used, found.accumulation, found.throughput, training, not_trained)
     verdict = verdict_of(gates) if is_complete else None
@@ -108,20 +111,6 @@ def plain_microbatch(spec: StudySpec, shape: str) -> int:
     sized = (spec.at(sizes) for sizes in spec.shapes)
     found = next((one.batch for one in sized if shape_key(one) == shape), None)
     return found or 1
-
-
-def used_microbatch(asked: ReinvestSpec, reach: Reach) -> int | None:
-    """The microbatch of whole updates: as asked, or the largest's passes shared out evenly.
-
-    None where none takes fewer passes than plain's.
-    """
-    if asked.microbatch is not None:
-        return asked.microbatch
-    best = reach.largest
-    if best is None or best.size <= reach.plain_size:
-        return None
-    size = microbatch_within(asked.recomputed_batch, best.size)
-    return size if size > reach.plain_size else None
 
 
 def trains(spec: StudySpec) -> bool:

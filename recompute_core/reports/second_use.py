@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..reinvest.asked import SIDES, passes
-from ..reinvest.found import Accumulation, ClassRecall, Findings, ReinvestGate
+from ..reinvest.found import Accumulation, ClassRecall, Findings, ReinvestGate, used_microbatch
 from ..reinvest.kept import runs
-from ..reinvest.result import findings_of, judged, plain_microbatch, used_microbatch
+from ..reinvest.result import findings_of, judged, plain_microbatch
 from ..results import Measured, StudyResult, Verdict
 from ..spec import StudySpec, explain
 from ..studies.store import Store

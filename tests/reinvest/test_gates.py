@@ -16,10 +16,10 @@ from recompute_core.reinvest.found import (
     Throughput,
     Training,
     Tried,
+    used_microbatch,
 )
 from recompute_core.reinvest.gates import gates_of, objective_of, sentence_of, verdict_of
 from recompute_core.reinvest.recall import Paired
-from recompute_core.reinvest.result import used_microbatch
 from recompute_core.results import Gap, Pair, Timing
 
 FITS = Tried(size=32, estimated_peak_bytes=98, peak_bytes=99, bitwise=True)
