@@ -19,6 +19,7 @@ from ..intervals import Interval
 
 MOST_RECEIPTS = 1_000_000
 """Where the search for a number of receipts that would settle the gate ends."""
+_ROUNDING = 1e-12
 _Z = NormalDist().inv_cdf(0.975)
 _STUDENT = (
     12.7062,
@@ -86,7 +87,8 @@ def seeds_reach(by_seed: Sequence[Mapping[str, float]]) -> float:
         (x - fmean(row) - mean + whole) ** 2 for row in rows for x, mean in zip(row, means, strict=True)
     )
     within = left / ((receipts - 1) * (seeds - 1)) if receipts > 1 else 0.0
-    return _STUDENT[seeds - 2] * sqrt(max(0.0, between - within / receipts) / seeds)
+    own = between - within / receipts
+    return _STUDENT[seeds - 2] * sqrt(own / seeds) if own > _ROUNDING else 0.0
 
 
 @dataclass(frozen=True)

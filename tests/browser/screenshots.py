@@ -23,6 +23,10 @@ PAGES = {
 }
 
 
+_TALLEST = 2400
+"""Pixels of a picture; what is below is left out."""
+
+
 def main() -> None:
     """Take them all."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -46,7 +50,9 @@ def main() -> None:
                     height = page.evaluate(
                         "() => document.querySelector('[data-testid=stMain]').scrollHeight"
                     )
-                    page.set_viewport_size({"width": width, "height": max(900, height + 40)})
+                    page.set_viewport_size(
+                        {"width": width, "height": min(max(900, height + 40), _TALLEST)}
+                    )
                     page.wait_for_timeout(600)
                     page.screenshot(path=asked.out / f"{name}-{theme}-{width}.png")
                     page.set_viewport_size({"width": width, "height": 900})
