@@ -4,6 +4,7 @@ The figures are invented; the records are the real ones, so a page sees what a s
 """
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 from recompute_core.results import (
@@ -283,7 +284,9 @@ def running(store: Store) -> Filled:
 
 
 def many(store: Store, candidates: int = 200) -> str:
-    """A study of so many candidates: 20 shapes, and as many plans as it takes."""
-    plans = [f"blocks:{i},{j}" for i in range(6) for j in range(i + 1, 6)][: candidates // 20]
-    shapes = [{"seq_len": 64 * n} for n in range(1, 21)]
-    return filled(store, spec_of(shapes=shapes, plans=plans))
+    """A study of so many candidates: 20 or 50 shapes, and as many plans as it takes."""
+    pairs_and_more = [blocks for size in (2, 3, 4) for blocks in combinations(range(6), size)]
+    shapes = 20 if candidates <= 300 else 50
+    plans = [f"blocks:{','.join(map(str, blocks))}" for blocks in pairs_and_more][: candidates // shapes]
+    lengths = [{"seq_len": 64 * n} for n in range(1, shapes + 1)]
+    return filled(store, spec_of(shapes=lengths, plans=plans))

@@ -14,7 +14,10 @@ from pages._parts import candidates, charts, picks, plotted, published
 from pages._parts.gates_panel import ends_of
 from pages._parts.palette import LIGHT
 from pages._parts.picture import pareto
+from pages._parts.whatif import rejudge
+from recompute_core.gates import judge
 from recompute_core.spec import StudySpec, Thresholds, parse_spec, preset
+from recompute_core.studies.assemble import assemble
 from recompute_core.studies.store import Store
 
 from . import studies
@@ -281,8 +284,6 @@ def test_so_many_plans_have_a_line_and_picked_ones_first() -> None:
 
 
 def test_estimates_go_on_dashed_and_hollow_from_the_last_measured_point(store: Store) -> None:
-    from recompute_core.studies.assemble import assemble
-
     study = studies.filled(store)
     result = assemble(store.study(study), store.cells(study))
     look = charts.Look(LIGHT, ("every-block",), log=True)
@@ -323,3 +324,28 @@ def test_the_published_table_stands_next_to_ours(open_page: OpenPage, store: Sto
     assert "152,610,820 150,000,000" in said
     assert "differ from the published ones" in said
     assert "supplied, not measured here" in said
+
+
+# --- a what-if ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        studies.filled,
+        studies.failed,
+        studies.refused_by_parity,
+        studies.refused_by_legality,
+        lambda store: studies.filled(store, ratios=studies.WIDE),
+        lambda store: studies.running(store).id,
+    ],
+)
+def test_a_moved_line_judges_as_a_study_with_these_thresholds_would(
+    store: Store, make: Callable[[Store], str]
+) -> None:
+    study = make(store)
+    result = assemble(store.study(study), store.cells(study))
+    for peak, update, gap in ((0.5, 1.2, 1e-4), (0.82, 1.36, 1e-4), (1.0, 1.0, 1e-4), (0.7, 1.5, 1e-9)):
+        limits = Thresholds(peak_ratio=peak, update_ratio=update, gradient_gap=gap)
+        expected = tuple(judge(one.candidate, limits) for one in result.judged)
+        assert rejudge(result, limits).judged == expected

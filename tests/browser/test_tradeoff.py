@@ -1,0 +1,159 @@
+"""Gates that are dragged, and one selection, in a real Chromium against the real server."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import product
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from pages._parts import plotted
+from pages._parts.data import Snapshot
+from pages._parts.gates_panel import ends_of
+from pages._parts.palette import VERDICT_MARK
+from pages._parts.whatif import rejudge
+from recompute_core.studies.assemble import assemble
+from recompute_core.studies.store import Store
+from tests.pages import studies
+
+from .chrome import Watched, server, settle
+
+pytestmark = pytest.mark.browser
+Visitor = Callable[..., Watched]
+SHAPE = "T=128 B=4"
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Store, str]]:
+    """A server whose store holds one finished study: two plans at two shapes, wide intervals."""
+    home = tmp_path_factory.mktemp("home")
+    store = Store(home)
+    study = studies.filled(store, ratios=studies.WIDE)
+    with server(home) as address:
+        yield address, store, study
+    store.close()
+
+
+def _peak_at(page: Page) -> str:
+    return str(page.get_by_role("slider", name="Peak memory, at most").get_attribute("aria-valuetext"))
+
+
+def _drag(page: Page, down_px: int) -> None:
+    """Take the peak's line in the middle and pull it, in steps as a hand does."""
+    box = page.locator(".handle.peak .catch").bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 3, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(1, 9):
+        page.mouse.move(x, y + down_px * step / 8)
+
+
+def test_a_gate_is_dragged_by_mouse_and_keys_and_all_else_follows(
+    tuned: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, _, study = tuned
+    page = visitor().page()
+    page.goto(f"{address}/tradeoff?study={study}")
+    settle(page)
+    point = page.locator(f'.spot[data-id="every-2nd-block {SHAPE}"]')
+    expect(point).to_have_attribute("data-outcome", "undecided")
+    assert _peak_at(page) == "0.82 of plain, declared"
+
+    _drag(page, 90)
+    # The hand still holds the line: points follow in the browser, everything else a moment later.
+    expect(point).to_have_attribute("data-outcome", "fail")
+    expect(page.get_by_text("What-if: thresholds differ from the declared ones")).to_be_visible()
+    expect(page.locator(".declared text").nth(0)).to_have_text("declared 0.82")
+    held = _peak_at(page)
+    assert held.endswith("of plain, what-if; declared 0.82")
+    page.wait_for_timeout(500)
+    assert _peak_at(page) == held  # no answer has moved it
+    page.mouse.up()
+    figure = held.split()[0]
+    page.wait_for_url(re.compile(f"peak={figure.rstrip('0')}"))
+    slider = page.get_by_role("slider", name="Peak, at most")
+    expect(slider).to_have_attribute("aria-valuenow", figure.rstrip("0"))
+
+    handle = page.get_by_role("slider", name="Peak memory, at most")
+    handle.focus()
+    for key, value in (("Home", "0.05"), ("PageUp", "0.15"), ("Shift+ArrowUp", "0.25"),
+                       ("ArrowUp", "0.26"), ("ArrowDown", "0.25")):  # fmt: skip
+        page.keyboard.press(key)
+        assert _peak_at(page).startswith(value)
+    page.wait_for_url(re.compile("peak=0.25"))
+    expect(page.locator(".rs-verdict p")).to_contain_text("Keep the original")
+
+    page.reload()
+    settle(page)
+    assert _peak_at(page) == "0.25 of plain, what-if; declared 0.82"
+    expect(page.get_by_role("button", name="Declare and re-run")).to_be_visible()
+    page.get_by_role("button", name="Reset").click()
+    expect(handle).to_have_attribute("aria-valuetext", "0.82 of plain, declared")
+
+
+def test_one_selection_in_picture_table_and_address(
+    tuned: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, _, study = tuned
+    page = visitor("dark", 800).page()
+    page.goto(f"{address}/tradeoff?study={study}")
+    settle(page)
+    first = page.locator(f'.spot[data-id="every-block {SHAPE}"]')
+    second = page.locator(f'.spot[data-id="every-2nd-block {SHAPE}"]')
+    second.focus()
+    expect(page.locator(".tip")).to_contain_text("7 pairs")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"pick=every-2nd-block"))
+    first.focus()
+    page.keyboard.press("Shift+Enter")
+    expect(page.get_by_text("2 candidates picked")).to_be_visible()
+    expect(page.get_by_role("option", selected=True)).to_have_count(2)
+    other = visitor().page()
+    other.goto(page.url)
+    settle(other)
+    expect(other.get_by_role("option", selected=True)).to_have_count(2)
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("candidates picked")).to_have_count(0)
+    expect(page.get_by_role("option", selected=True)).to_have_count(0)
+    assert "pick" not in page.url
+
+
+def test_what_the_browser_decides_is_what_python_decides(
+    tuned: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, store, study = tuned
+    row, cells = store.study(study), store.cells(study)
+    found = Snapshot(row, cells, [], assemble(row, cells), {})
+    edges = [0.5, 0.6, 0.8, 0.82, 1.0]
+    times = [1.0, 1.1, 1.2, 1.35, 1.52, 1.55, 2.0, *(e for one in _intervals(found) for e in one)]
+    page = visitor().page()
+    page.goto(f"{address}/tradeoff?study={study}")
+    settle(page)
+    for gap in (1e-4, 1e-9):
+        base = row.spec.thresholds.model_copy(update={"gradient_gap": gap})
+        judged = [
+            rejudge(found.result, base.model_copy(update={"peak_ratio": peak, "update_ratio": update}))
+            for peak, update in product(edges, times)
+        ]
+        points = plotted.document(found, judged[0], plotted_shapes(found), ends_of(base))["points"]
+        script = """async ([points, limits]) => {
+            const { outcome } = await import(
+                "/_stcore/bidi-components/recompute-studio.picture/outcome.js");
+            return limits.map((limit) => points.map((point) => outcome(point, limit)));
+        }"""
+        limits = [
+            {"peak": one.thresholds.peak_ratio, "update": one.thresholds.update_ratio} for one in judged
+        ]
+        said = page.evaluate(script, [points, limits])
+        assert said == [[VERDICT_MARK[one.verdict] for one in result.judged] for result in judged]
+        assert len({outcome for one in said for outcome in one}) == 3
+
+
+def plotted_shapes(found: Snapshot) -> list[str]:
+    return list(dict.fromkeys(one.candidate.shape_key for one in found.result.judged))
+
+
+def _intervals(found: Snapshot) -> list[tuple[float, float]]:
+    timings = [one.candidate.timing for one in found.result.judged]
+    return [timing.ratio_ci95 for timing in timings if timing is not None]
