@@ -8,7 +8,7 @@ from pages._parts import chrome
 from pages._parts.data import get_store, wanted_study
 from pages._parts.login import require_login
 from pages._parts.words import literal
-from recompute_core.errors import InputError, StoreError
+from recompute_core.errors import InputError, StoreError, StudyError
 
 PARTS = Path(__file__).parent / "_parts"
 GROUPS = {
@@ -26,6 +26,7 @@ GROUPS = {
     ],
     "Keep": [
         st.Page("studies.py", title="Studies", icon=":material/history:", url_path="studies"),
+        st.Page("compare.py", title="Compare", icon=":material/compare_arrows:", url_path="compare"),
     ],
 }
 
@@ -55,15 +56,18 @@ try:
     store = get_store()
     asked = wanted_study()
     unknown = None
+    why = "There is no study “{}” here."
     if asked is not None:
         try:
             store.study(asked)
         except InputError:
             unknown = asked
+        except StudyError:
+            unknown, why = asked, "The study “{}” is damaged or was written by another version."
     chrome.sidebar(store, GROUPS, unknown)
     if unknown is not None:
-        said = literal(unknown[:40])
-        st.error(f"There is no study “{said}” here. The Studies page lists what was measured.")
+        said = why.format(literal(unknown[:40]))
+        st.error(f"{said} The Studies page lists what was measured.")
         st.page_link("studies.py", label="Open the studies")
         if page.url_path in ("demo", "live", "tradeoff", "result", "reinvest", "decision"):
             st.stop()

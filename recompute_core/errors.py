@@ -16,6 +16,10 @@ class StoreError(RuntimeError):
     exit_code = 4
 
 
+class StudyError(StoreError):
+    """One study of the store cannot be read; the others can."""
+
+
 class Cancelled(RuntimeError):
     """The study was stopped on request; what it had finished is kept."""
 

@@ -7,33 +7,8 @@ from pandas.io.formats.style import Styler
 
 from recompute_core.gates import in_mb
 from recompute_core.results import Gap, Judged, Reason, StudyResult
-from recompute_core.studies.store import StudyRow
 
-from .palette import GLYPHS, STORED_MARK
-from .words import VERDICTS, plan_label, shapes_line, standing, when, workload_label
-
-
-def studies_table(rows: Sequence[StudyRow]) -> pd.DataFrame:
-    """The history, newest first."""
-    return pd.DataFrame(
-        {
-            "Verdict": [_standing(row) for row in rows],
-            "Workload": [workload_label(row.spec.workload.name) for row in rows],
-            "Shapes": [shapes_line(row.spec) for row in rows],
-            "Plans": [", ".join(plan_label(plan) for plan in row.spec.plans) for row in rows],
-            "Started": [when(row.created_at) for row in rows],
-            "Device": [str(row.environment.get("device_name") or "not known") for row in rows],
-            "Study": [row.id for row in rows],
-        }
-    )
-
-
-def _standing(row: StudyRow) -> str:
-    if row.status == "done" or (row.status == "incomplete" and row.verdict):
-        kind = STORED_MARK.get(row.verdict, "not_run")
-        whole = "" if row.status == "done" else ", incomplete"
-        return f"{GLYPHS[kind]} {VERDICTS[row.verdict]}{whole}"
-    return f"{GLYPHS['not_run']} {standing(row)}"
+from .words import plan_label, when
 
 
 def said_in_mb(frame: pd.DataFrame) -> Styler:

@@ -14,11 +14,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from ..errors import InputError, StoreError
+from ..errors import InputError, StoreError, StudyError
+from ..results import Verdict
 from ..spec import StudySpec
+from ..words import in_utc
 from .locks import Lock
 
 Phase = Literal["reference", "noise", "legality", "canary", "parity", "memory", "time"]
@@ -168,6 +171,20 @@ class Store:
                 "SELECT * FROM studies ORDER BY created_at DESC, id DESC LIMIT ?", (limit,)
             ).fetchall()
         return self._readable(rows)
+
+    def count(self) -> int:
+        """How many studies there are, those that cannot be read among them."""
+        with self._transaction() as db:
+            return int(db.execute("SELECT COUNT(*) FROM studies").fetchone()[0])
+
+    def spans(self) -> dict[str, float]:
+        """Seconds from a study's first event to its last, pauses of a resumed one included; two look-ups
+        in an index a study, as no cell is read."""
+        ends = "SELECT at FROM events WHERE study = studies.id ORDER BY seq {} LIMIT 1"
+        query = f"SELECT id, ({ends.format('')}) AS first, ({ends.format('DESC')}) AS last FROM studies"
+        with self._transaction() as db:
+            rows = db.execute(query).fetchall()
+        return {row["id"]: max(0.0, row["last"] - row["first"]) for row in rows if row["last"]}
 
     def study(self, study: str) -> StudyRow:
         """One study; raises InputError when there is none of that id."""
@@ -373,12 +390,18 @@ class Store:
 
     def _study(self, row: sqlite3.Row) -> StudyRow:
         try:
-            spec, environment = (
-                StudySpec.model_validate_json(row["spec"]),
-                json.loads(row["environment"]),
-            )
+            spec, environment = _spec_of(row["spec"]), json.loads(row["environment"])
+            in_utc(row["created_at"]), in_utc(row["declared_at"])
+            if (
+                not isinstance(environment, dict)
+                or row["status"] not in get_args(Status)
+                or row["verdict"] not in (None, *get_args(Verdict))
+            ):
+                raise ValueError
         except ValueError:
-            raise StoreError(f"{self.path}: study {row['id']} was written by another version") from None
+            raise StudyError(
+                f"{self.path}: study {row['id']} is damaged or was written by another version"
+            ) from None
         status: Status = row["status"]
         if status in ("queued", "running") and not self._lock(row["id"]).is_held():
             status = "interrupted"
@@ -440,6 +463,12 @@ class Store:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {_PLAIN_WORDS.get(str(error), str(error))}") from None
+
+
+@lru_cache(maxsize=4096)
+def _spec_of(text: str) -> StudySpec:
+    """A specification from the store; many studies have the same, and it never changes."""
+    return StudySpec.model_validate_json(text)
 
 
 _PLAIN_WORDS = {

@@ -20,6 +20,7 @@ PAGES = {
     "decision": "decision",
     "verify": "verify",
     "studies": "studies",
+    "compare": "compare",
 }
 
 

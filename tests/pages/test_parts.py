@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from pages._parts import ask, charts, labels, markup, progress, tables, words
+from pages._parts import ask, charts, history, labels, markup, progress, words
 from pages._parts.pairs import pairs_chart
 from pages._parts.palette import DARK, LIGHT
 from pages._parts.picture import picture, points
@@ -134,7 +134,7 @@ def test_no_reason_can_carry_markup() -> None:
 def test_the_history_marks_what_is_not_complete(store: Store) -> None:
     studies.failed(store)
     studies.running(store)
-    shown = tables.studies_table(store.studies())
+    shown = history.history_table(store.studies(), store.spans())
     assert shown["Verdict"].tolist() == ["○ interrupted", "● adopt, incomplete"]
 
 

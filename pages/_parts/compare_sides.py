@@ -1,0 +1,154 @@
+"""Which two studies *Compare* sets side by side: chosen, in the address, or one from a file."""
+
+import hashlib
+from dataclasses import dataclass
+
+import streamlit as st
+
+from recompute_core.comparing.imported import read_document
+from recompute_core.errors import InputError
+from recompute_core.results import StudyResult
+from recompute_core.studies.store import Store, StudyRow
+from recompute_core.words import in_utc
+
+from .data import snapshot
+from .words import literal, shapes_line, workload_label
+
+FILE = "file"
+"""In the place of a study's id: one that is dropped on the page."""
+MOST_MB = 20
+_KEPT, _READ = "sides compared", "study from a file"
+SIDES = ("a", "b")
+
+
+@dataclass(frozen=True)
+class SideChosen:
+    """One of the two studies."""
+
+    result: StudyResult
+    supplied: bool
+    """Whether it was read from a file."""
+
+
+def choose(store: Store, rows: list[StudyRow]) -> tuple[SideChosen | None, SideChosen | None]:
+    """The two fields, the file between them, and what they name; None where a side is still open."""
+    ids = [row.id for row in rows]
+    labels = {row.id: label(row) for row in rows} | {FILE: "A file, from another machine"}
+    asked = _asked(ids)
+    columns = st.columns([1, 1, 0.16], gap="small", vertical_alignment="bottom")
+    for side, column in zip(SIDES, columns, strict=False):
+        with column:
+            _field(side, asked[side], [FILE, *ids], labels)
+    with columns[2]:
+        st.button(
+            "Swap",
+            on_click=_swap,
+            args=(asked["a"], asked["b"]),
+            help="A becomes B, and B becomes A: every difference turns its sign.",
+            width="stretch",
+        )
+    if asked["a"] == asked["b"] == FILE:
+        st.warning("One of the two may be a file; choose a study of this machine for the other.")
+        return None, None
+    dropped = _dropped() if FILE in asked.values() else None
+    a, b = (_chosen(store, asked[side], dropped) for side in SIDES)
+    return a, b
+
+
+def label(row: StudyRow) -> str:
+    """A study in a list of many: it must not change while the study goes on."""
+    moment = in_utc(row.created_at)
+    return (
+        f"{workload_label(row.spec.workload.name)}, {shapes_line(row.spec)}, "
+        f"{moment:%-d %b %Y, %H:%M:%S} UTC, {row.id[-4:]}"
+    )
+
+
+def _asked(ids: list[str]) -> dict[str, str | None]:
+    """What each side is by the address, or by what this session compared last, or else unset.
+
+    The address wins; whatever it names that is not here is dropped from it, and said.
+    """
+    kept = st.session_state.setdefault(_KEPT, {})
+    if not any(side in st.query_params for side in SIDES):
+        for side, value in kept.items():
+            st.query_params[side] = value
+    asked: dict[str, str | None] = {}
+    for side in SIDES:
+        given = st.query_params.get(side)
+        if given is not None and given != FILE and given not in ids:
+            st.error(f"{side.upper()}: there is no study “{literal(given[:40])}” here that can be read.")
+            st.query_params.pop(side, None)
+            given = None
+        asked[side] = given
+    st.session_state[_KEPT] = {side: value for side, value in asked.items() if value}
+    return asked
+
+
+def _field(side: str, chosen: str | None, options: list[str], labels: dict[str, str]) -> None:
+    key = f"compare {side}"
+    st.session_state[key] = chosen
+    st.selectbox(
+        {"a": "A, the earlier or the usual", "b": "B, set against it"}[side],
+        options,
+        format_func=lambda one: labels[one],
+        key=key,
+        placeholder="Choose a study",
+        on_change=_picked,
+        args=(side, key),
+    )
+
+
+def _picked(side: str, key: str) -> None:
+    chosen = st.session_state[key]
+    if chosen is None:
+        st.query_params.pop(side, None)
+        st.session_state.get(_KEPT, {}).pop(side, None)
+    else:
+        st.query_params[side] = chosen
+
+
+def _swap(a: str | None, b: str | None) -> None:
+    for side, value in (("a", b), ("b", a)):
+        if value is None:
+            st.query_params.pop(side, None)
+        else:
+            st.query_params[side] = value
+    st.session_state[_KEPT] = {}
+
+
+def _dropped() -> StudyResult | None:
+    """The study in the file that is dropped, read once; one line where it is none."""
+    file = st.file_uploader(
+        f"The result of a study as JSON, at most {MOST_MB} MB",
+        type="json",
+        max_upload_size=MOST_MB,
+        key="study to compare",
+        help="Written by 'study --json' or by 'Download the result as JSON' of Trade-off. It stays in "
+        "this server's memory until you remove it or leave; it is written nowhere, and nothing in it is "
+        "run.",
+    )
+    if file is None:
+        st.session_state.pop(_READ, None)
+        return None
+    data = file.getvalue()
+    digest = hashlib.sha256(data).digest()
+    kept = st.session_state.get(_READ)
+    if kept is None or kept[0] != digest:
+        try:
+            with st.spinner("Reading"):
+                found: StudyResult | str = read_document(data, "The file")
+        except InputError as error:
+            found = str(error)
+        kept = st.session_state[_READ] = (digest, found)
+    if isinstance(kept[1], str):
+        st.error(literal(kept[1]))
+        return None
+    read: StudyResult = kept[1]
+    return read
+
+
+def _chosen(store: Store, asked: str | None, dropped: StudyResult | None) -> SideChosen | None:
+    if asked == FILE:
+        return SideChosen(dropped, True) if dropped else None
+    return SideChosen(snapshot(store, asked).result, False) if asked else None
