@@ -1,5 +1,7 @@
 """What is asked for on Reinvest: a candidate, a batch, training, thresholds; and the launch."""
 
+import re
+
 import streamlit as st
 
 from recompute_core.errors import InputError
@@ -18,7 +20,8 @@ from recompute_core.reinvest.kept import runs
 from recompute_core.reinvest.result import plain_microbatch, trains
 from recompute_core.results import Measured
 
-from . import chrome, markup, reinvest_ask
+from . import address, chrome, markup, reinvest_ask
+from .address import Number, OneOf, Texts
 from .data import Snapshot, get_store
 from .reinvest_data import LIVE, NEW, shown
 from .reinvest_markup import changed_strip
@@ -40,16 +43,20 @@ def ask(found: Snapshot) -> None:
             st.html(markup.verdict_line(found.result.verdict, found.result.sentence))
         st.page_link("tradeoff.py", label="See why on Trade-off", query_params={"study": found.row.id})
         return
+    above = st.container()
     with st.container(key="stack-reinvest-form"):
         left, right = st.columns([1.25, 1], gap="large")
     with left:
         one = _candidate(adopted)
+        address.look_at(fields(one, plain_microbatch(found.row.spec, one.shape_key)))
         name = _preset()
         plain_batch = plain_microbatch(found.row.spec, one.shape_key)
         effective, other, microbatch = _batches(one, plain_batch)
         seeds, examples = _training(found, name)
     with right:
         thresholds = _thresholds(found)
+    with above:
+        address.say_faults()
     wanted = reinvest_ask.Wanted(
         study=found.row.id,
         plan=one.plan,
@@ -78,23 +85,61 @@ def ask(found: Snapshot) -> None:
     _launch(found, one, asked)
 
 
+def fields(one: Measured, plain_batch: int) -> address.Fields:
+    """What the address may hold of a candidate's fields; each is bound to it under its key."""
+    at = _at(one)
+    examples = Number(1, _MOST_EXAMPLES_OF_A_RUN, whole=True)
+    batch = Number(1, MOST_EXAMPLES, whole=True, may_be_empty=True)
+    return {
+        "preset": ("Preset", OneOf(list(PRESETS))),
+        f"effective_{at}": ("Effective batch", Number(plain_batch, MOST_EXAMPLES, whole=True)),
+        f"microbatch_{at}": ("Microbatch under the plan", batch),
+        f"other_{at}": ("Effective batch under the plan", batch),
+        "seeds": ("Seeds", Texts()),
+        **{f"examples_{name}": ("Examples in each run", examples) for name in PRESETS},
+        "gap": ("Accumulation gap, at most", Number(*_GAP)),
+        "rate": ("Examples per second, at least", Number(*_RATE)),
+        "loss": ("Rare recall lost, at most", Number(*_LOSS)),
+    }
+
+
+_MOST_EXAMPLES_OF_A_RUN = 10**9
+_GAP, _RATE, _LOSS = (1e-12, 0.99), (0.01, 100.0), (0.0, 0.99)
+
+
+def _at(one: Measured) -> str:
+    """A shape as part of a name in the address: `T128B4`."""
+    return re.sub(r"\W", "", one.shape_key)
+
+
 def _candidate(adopted: list[Measured]) -> Measured:
+    """The candidate that the address asks for, or the first; another is written into it."""
     st.subheader("Candidate", anchor=False)
     labels = reinvest_ask.candidates(adopted)
     keys = list(labels)
-    asked = st.query_params.get("plan")
-    first = next((place for place, (plan, _) in enumerate(keys) if plan == asked), 0)
+    plans, shapes = ([key[part] for key in keys] for part in (0, 1))
+    address.look_at({"plan": ("Candidate", OneOf(plans)), "shape": ("Shape", OneOf(shapes))})
+    params = st.query_params
+    asked = params.get("plan", plans[0]), params.get("shape", "")
+    of_the_plan = [key for key in keys if key[0] == asked[0]]
+    first = keys.index(asked if asked in keys else of_the_plan[0])
     picked = st.selectbox(
         "Candidate that passed its gates", keys, index=first, format_func=labels.__getitem__,
         key="reinvest candidate",
         help=f"{_ASKED['plan'].description} Plain's peak is the budget.",
     )  # fmt: skip
+    for name, value, usual in zip(("plan", "shape"), picked, keys[0], strict=True):
+        if picked == keys[0]:
+            params.pop(name, None)
+        elif params.get(name, usual) != value:
+            params[name] = value
     return next(one for one in adopted if (one.plan, one.shape_key) == picked)
 
 
 def _preset() -> str:
     name = st.segmented_control(
-        "Preset", list(PRESETS), default="quick", required=True, key="reinvest preset",
+        "Preset", list(PRESETS), default="quick", required=True, key="preset",
+        bind="query-params",
         help="What training and timing start from; every number can be set below.",
     )  # fmt: skip
     name = name or "quick"
@@ -105,12 +150,13 @@ def _preset() -> str:
 def _batches(one: Measured, plain_batch: int) -> tuple[int, int | None, int | None]:
     """The effective batch, another for the recomputed side, the microbatch; keyed by the shape, so that
     another shape starts from its own."""
-    at = one.shape_key
+    at = _at(one)
     st.subheader("Batch", anchor=False)
     effective = st.number_input(
         "Effective batch (examples an update)", min_value=plain_batch, max_value=MOST_EXAMPLES,
         value=first_effective_batch(plain_batch), step=plain_batch,
-        key=f"reinvest effective {at}", help=_ASKED["effective_batch"].description, width=320,
+        key=f"effective_{at}", bind="query-params", width=320,
+        help=_ASKED["effective_batch"].description,
     )  # fmt: skip
     st.caption(
         f"Kept on both sides by accumulation: plain's microbatch is the study's batch, {plain_batch:,}."
@@ -120,13 +166,13 @@ def _batches(one: Measured, plain_batch: int) -> tuple[int, int | None, int | No
         with left:
             microbatch = st.number_input(
                 "Microbatch under the plan", min_value=1, max_value=MOST_EXAMPLES, value=None,
-                placeholder="the largest", key=f"reinvest micro {at}",
+                placeholder="the largest", key=f"microbatch_{at}", bind="query-params",
                 help=_ASKED["microbatch"].description,
             )  # fmt: skip
         with right:
             other = st.number_input(
                 "Effective batch under the plan", min_value=1, max_value=MOST_EXAMPLES, value=None,
-                placeholder="the same", key=f"reinvest other {at}",
+                placeholder="the same", key=f"other_{at}", bind="query-params",
                 help=_ASKED["recomputed_effective_batch"].description,
             )  # fmt: skip
         st.caption(
@@ -147,14 +193,14 @@ def _training(found: Snapshot, name: str) -> tuple[list[str] | None, int | None]
     left, right = st.columns([1.3, 1])
     with left:
         seeds = st.multiselect(
-            "Seeds", _SEEDS, default=_SEEDS, accept_new_options=True, key="reinvest seeds",
+            "Seeds", _SEEDS, default=_SEEDS, accept_new_options=True, key="seeds", bind="query-params",
             placeholder="none: no training", help=_TRAINING["seeds"].description,
         )  # fmt: skip
     with right:
         examples = st.number_input(
-            "Examples in each run", min_value=1, max_value=10**9,
-            value=preset(name)["training"]["examples"], step=64, key=f"reinvest examples {name}",
-            help=_TRAINING["examples"].description,
+            "Examples in each run", min_value=1, max_value=_MOST_EXAMPLES_OF_A_RUN,
+            value=preset(name)["training"]["examples"], step=64,
+            key=f"examples_{name}", bind="query-params", help=_TRAINING["examples"].description,
         )  # fmt: skip
     return list(seeds), examples
 
@@ -164,18 +210,21 @@ def _thresholds(found: Snapshot) -> dict[str, float]:
     st.subheader("Thresholds", anchor=False)
     st.caption("Declared when it is launched. None of them touches the study's own verdict.")
     gap = st.number_input(
-        "Accumulation gap, at most", min_value=1e-12, max_value=0.99, value=usual.accumulation_gap,
-        step=1e-5, format="%.0e", key="reinvest gap", help=_LIMITS["accumulation_gap"].description,
+        "Accumulation gap, at most", min_value=_GAP[0], max_value=_GAP[1],
+        value=usual.accumulation_gap, step=1e-5, format="%.0e", key="gap", bind="query-params",
+        help=_LIMITS["accumulation_gap"].description,
     )  # fmt: skip
     st.caption("relative, any gradient of the accumulated update")
     rate = st.number_input(
-        "Examples per second, at least", min_value=0.01, max_value=100.0, value=usual.rate_ratio,
-        step=0.05, format="%.2f", key="reinvest rate", help=_LIMITS["rate_ratio"].description,
+        "Examples per second, at least", min_value=_RATE[0], max_value=_RATE[1],
+        value=usual.rate_ratio, step=0.05, format="%.2f", key="rate", bind="query-params",
+        help=_LIMITS["rate_ratio"].description,
     )  # fmt: skip
     st.caption(f"{rate:.2f} times plain's")
     loss = st.number_input(
-        "Rare recall lost, at most", min_value=0.0, max_value=0.99, value=usual.rare_recall_loss,
-        step=0.01, format="%.2f", key="reinvest loss", help=_LIMITS["rare_recall_loss"].description,
+        "Rare recall lost, at most", min_value=_LOSS[0], max_value=_LOSS[1],
+        value=usual.rare_recall_loss, step=0.01, format="%.2f", key="loss", bind="query-params",
+        help=_LIMITS["rare_recall_loss"].description,
         disabled=not trains(found.row.spec),
     )  # fmt: skip
     st.caption(f"{loss:.0%} of the rare receipts")
