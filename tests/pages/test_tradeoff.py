@@ -214,7 +214,7 @@ def test_longer_sequences_stand_beside_the_measured_ones(
 ) -> None:
     app = _open(open_page, studies.filled(store), "Longer sequences")
     assert fake.asked == [("none", 8192), ("every-block", 8192), ("every-2nd-block", 8192)]
-    table = app.dataframe[0].value
+    table = app.dataframe[1].value
     assert table["Peak (MB)"].tolist() == [8192, 2048, 2048]
     assert table["Saved (MB)"].tolist() == [4096, 1024, 1024]
     assert table["Peak ratio"].tolist() == [1, 0.25, 0.25]
@@ -237,22 +237,22 @@ def test_fit_is_asked_by_a_button_and_forgotten_when_the_budget_changes(
     open_page: OpenPage, store: Store, fake: FakeEstimator
 ) -> None:
     app = _open(open_page, studies.filled(store), "Longer sequences")
-    assert len(app.dataframe) == 1
+    assert len(app.dataframe) == 2  # that of all candidates, and the estimates
     next(b for b in app.button if b.label == "Find the longest sequence").click().run()
     assert not app.exception
-    table = app.dataframe[1].value
+    table = app.dataframe[2].value
     assert table["Plan"].tolist() == ["plain", "every-block", "every-2nd-block"]
     assert set(table["Longest sequence (tokens)"]) == {"80,000"}
     assert set(table["Kind"]) == {"estimated"}
     assert app.number_input(key="fit GB").max == 1e5
     app.number_input(key="fit GB").set_value(0.5).run()
-    assert len(app.dataframe) == 1
+    assert len(app.dataframe) == 2  # that of all candidates, and the estimates
     next(b for b in app.button if b.label == "Find the longest sequence").click().run()
-    assert set(app.dataframe[1].value["Longest sequence (tokens)"]) == {"none fits"}
+    assert set(app.dataframe[2].value["Longest sequence (tokens)"]) == {"none fits"}
     app.number_input(key="fit GB").set_value(1048.576).run()
     next(b for b in app.button if b.label == "Find the longest sequence").click().run()
     says = "at least 1,048,576 (the search stops there)"
-    assert set(app.dataframe[1].value["Longest sequence (tokens)"]) == {says}
+    assert set(app.dataframe[2].value["Longest sequence (tokens)"]) == {says}
 
 
 def test_photos_have_larger_batches(open_page: OpenPage, store: Store, fake: FakeEstimator) -> None:
@@ -304,7 +304,7 @@ def test_with_the_real_estimator(open_page: OpenPage, store: Store, real: None) 
     app.session_state["section"] = "Longer sequences"
     app.run()
     assert not app.exception, [e.value for e in app.exception]
-    plain, every = app.dataframe[0].value["Saved (MB)"].tolist()
+    plain, every = app.dataframe[1].value["Saved (MB)"].tolist()
     assert 0 < every < plain / 5
     assert "estimated at T=8192 B=1" in text(app)
 
