@@ -162,9 +162,10 @@ def _below_the_picture(study: str, picked: list[str]) -> bool:
         if picked:
             many = count(len(picked), "candidate")
             st.caption(f"{many} picked; the others fade, and tabs leave them out.")
-            st.button("Show all", key="unpick", on_click=picks.pick, args=(study, []))
         else:
-            st.caption("Pick points or rows to compare them: Shift or Ctrl for several, Escape for all.")
+            st.caption("Pick points or rows: Shift or Ctrl for several, Escape for all.")
+        # There whether or not it does anything, so that the table keeps its place under the hand.
+        st.button("Show all", key="unpick", disabled=not picked, on_click=picks.pick, args=(study, []))
     return hidden
 
 

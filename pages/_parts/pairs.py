@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from recompute_core.intervals import median, median_interval
 
-from .palette import Palette
+from .palette import Palette, faint
 
 
 def pairs_chart(
@@ -34,7 +34,7 @@ def pairs_chart(
         go.Scatter(
             x=[*stops, *reversed(stops)],
             y=[*(high for _, high in bands), *(low for low, _ in reversed(bands))],
-            fill="toself", fillcolor=_faint(blue), line={"width": 0}, hoverinfo="skip",
+            fill="toself", fillcolor=faint(blue, 0.18), line={"width": 0}, hoverinfo="skip",
             mode="lines",
         )
     )  # fmt: skip
@@ -57,8 +57,3 @@ def _prefixes(count: int) -> list[int]:
     step = max(1, len(every) // 40)
     chosen = every[::step]
     return chosen if not count or chosen[-1] == count else [*chosen, count]
-
-
-def _faint(colour: str) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.18)"

@@ -46,6 +46,12 @@ DARK = Palette(
 )
 
 
+def faint(colour: str, alpha: float) -> str:
+    """A colour to fill with: what lies under it is seen."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
 def palette_of(theme: str | None) -> Palette:
     """The palette of a theme as Streamlit names it."""
     return DARK if theme == "dark" else LIGHT

@@ -1,11 +1,15 @@
-"""Bytes alive over one update, plain and recomputed on one time line. Pure."""
+"""Bytes alive over one update, plain and recomputed on one time line. Pure.
+
+State and what an update makes above it are told apart. Above it the meter counts the allocator's events
+as one sum: which of these bytes are activations and which temporaries is not measured.
+"""
 
 import plotly.graph_objects as go
 
 from recompute_core.gates import megabytes
 from recompute_core.results import Memory, Timeline
 
-from .palette import Palette
+from .palette import Palette, faint
 from .words import plan_label
 
 _PHASES = ("forward", "backward", "optimizer")
@@ -19,12 +23,13 @@ def phases(timeline: Timeline) -> list[tuple[str, float, float]]:
 
 
 def peak_sentence(plan: str, plain: Memory, own: Memory) -> str:
-    """Where both peaks sit, in one sentence; says so when a meter could not tell."""
+    """Where both peaks sit and why, in one sentence; says so when a meter could not tell."""
     if plain.peak_bytes is None or own.peak_bytes is None:
         return "The peak was not measured on this device."
+    back = own.peak_at is not None and own.peak_at.replaying
     return (
         f"Plain peaks at {megabytes(plain.peak_bytes)}{_where(plain)}, {plan_label(plan)} at "
-        f"{megabytes(own.peak_bytes)}{_where(own)}."
+        f"{megabytes(own.peak_bytes)}{_where(own)}{': its activations came back' if back else ''}."
     )
 
 
@@ -65,10 +70,15 @@ def timeline_chart(
         ("plain", plain, colours.plain),
         (plan_label(plan), own, colours.series[0]),
     ):
+        figure.add_trace(_area(timeline, colour))
         figure.add_trace(_line(label, timeline, colour))
         figure.add_trace(_peak(label, timeline, colour, colours.ink))
         _add_phases(figure, label, timeline, colour, colours.ink)
     state = own[1]
+    figure.add_hrect(
+        y0=0, y1=state / 1e6, fillcolor=colours.faint, opacity=0.18, line_width=0, layer="below",
+        row="all",
+    )  # fmt: skip
     figure.add_hline(
         y=state / 1e6, line={"color": colours.faint, "width": 1, "dash": "dot"}, row="all",
         annotation_text=f"state {megabytes(state)}", annotation_position="bottom right",
@@ -87,6 +97,19 @@ def _line(label: str, timeline: Timeline, colour: str) -> go.Scatter:
         text=_labels(timeline),
         customdata=[megabytes(count) for count in timeline.bytes],
         hovertemplate=f"<b>{label}</b>: %{{customdata}} at %{{x:,.0f}} ms<br>%{{text}}<extra></extra>",
+    )
+
+
+def _area(timeline: Timeline, colour: str) -> go.Scatter:
+    """What is alive, filled: where both updates overlap both fills are seen."""
+    return go.Scatter(
+        x=[at * 1e3 for at in timeline.seconds],
+        y=[count / 1e6 for count in timeline.bytes],
+        mode="none",
+        fill="tozeroy",
+        fillcolor=faint(colour, 0.16),
+        showlegend=False,
+        hoverinfo="skip",
     )
 
 

@@ -152,7 +152,7 @@ def test_the_tab_timeline_says_where_the_peaks_sit(open_page: OpenPage, store: S
     app = _open(open_page, studies.filled(store), "Timeline")
     assert (
         "Plain peaks at 276.0 MB in backward of blocks.5, every-block at 165.6 MB in backward, blocks.5 "
-        "recomputed."
+        "recomputed: its activations came back."
     ) in text(app)
     assert "Measured here at T=256 B=4" in text(app)
     app.selectbox(key="timeline plan").select("every-2nd-block").run()
