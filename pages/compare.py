@@ -101,7 +101,7 @@ def _picture(a: SideChosen, b: SideChosen) -> None:
     )
     st.caption(
         "A hollow and grey, B filled and blue; a disc passes every gate, a cross fails one, a diamond "
-        "is undecided. A line leads from a candidate in A to the same one in B. Dashed: the gates."
+        "is undecided. A line leads from a candidate in A to the same one in B."
     )
 
 

@@ -42,11 +42,11 @@ def _narrowed(rows: list[StudyRow]) -> list[StudyRow]:
             placeholder="plan, shape, device, version, date, id",
             max_chars=200,
             bind="query-params",
-            width=340,
+            width=300,
             help="Every word must be found somewhere in a study.",
         )
         workload = st.selectbox(
-            "Workload", workloads(rows), index=None, key="of", bind="query-params", width=240,
+            "Workload", workloads(rows), index=None, key="of", bind="query-params", width=190,
             placeholder="all",
         )  # fmt: skip
         verdicts = st.pills(
@@ -81,18 +81,18 @@ def _list(shown: list[StudyRow]) -> None:
         on_select="rerun",
         selection_mode="multi-row",
         key=f"history {listed}",
-        height=min(44 + 48 * len(shown), 640),
-        row_height=48,
+        height=min(44 + 36 * len(shown), 640),
+        row_height=36,
         column_config={
-            "Verdict": st.column_config.TextColumn(width=150, pinned=True),
-            "Workload": st.column_config.TextColumn(width=130),
-            "Shapes": st.column_config.TextColumn(width=150),
-            "Plans": st.column_config.TextColumn(width=210),
-            "Started (UTC)": st.column_config.DatetimeColumn(width=140, format="D MMM YYYY, HH:mm"),
+            "Verdict": st.column_config.TextColumn(width=130),
+            "Workload": st.column_config.TextColumn(width=105),
+            "Shapes": st.column_config.TextColumn(width=125),
+            "Plans": st.column_config.TextColumn(width=190),
+            "Started (UTC)": st.column_config.DatetimeColumn(width=150, format="D MMM YYYY, HH:mm"),
             "Took": st.column_config.TextColumn(
                 width=75, help="From the first event to the last; pauses of a resumed study are in it."
             ),
-            "Device": st.column_config.TextColumn(width=190),
+            "Device": st.column_config.TextColumn(width=150),
             "Threads": st.column_config.NumberColumn(width=70),
             "torch": st.column_config.TextColumn(width=105),
             "Python": st.column_config.TextColumn(width=70),

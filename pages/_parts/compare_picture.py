@@ -149,9 +149,12 @@ def _gates(figure: go.Figure, a: Thresholds, b: Thresholds, colours: Palette) ->
             font = {"size": 12, "color": colours.ink}
             if axis == "x":
                 figure.add_vline(x=value, line=line, layer="below")
+                # Of two lines the right one has its name on the left, where there is room for it.
+                inside = letter != "" and value == max(values.values())
                 figure.add_annotation(
-                    x=value, y=1, yref="paper", xanchor="left", yanchor="top", xshift=5,
-                    yshift=-16 if letter == "A" else 0, text=name, showarrow=False, font=font,
+                    x=value, y=1, yref="paper", xanchor="right" if inside else "left", yanchor="top",
+                    xshift=-5 if inside else 5, yshift=-16 if inside else 0, text=name, showarrow=False,
+                    font=font,
                 )  # fmt: skip
             else:
                 figure.add_hline(y=value, line=line, layer="below")

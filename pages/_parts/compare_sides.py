@@ -35,17 +35,14 @@ def choose(store: Store, rows: list[StudyRow]) -> tuple[SideChosen | None, SideC
     ids = [row.id for row in rows]
     labels = {row.id: label(row) for row in rows} | {FILE: "A file, from another machine"}
     asked = _asked(ids)
-    columns = st.columns([1, 1, 0.16], gap="small", vertical_alignment="bottom")
-    for side, column in zip(SIDES, columns, strict=False):
-        with column:
+    with st.container(horizontal=True, vertical_alignment="bottom", key="compare-fields"):
+        for side in SIDES:
             _field(side, asked[side], [FILE, *ids], labels)
-    with columns[2]:
         st.button(
             "Swap",
             on_click=_swap,
             args=(asked["a"], asked["b"]),
             help="A becomes B, and B becomes A: every difference turns its sign.",
-            width="stretch",
         )
     if asked["a"] == asked["b"] == FILE:
         st.warning("One of the two may be a file; choose a study of this machine for the other.")

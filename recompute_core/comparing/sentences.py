@@ -53,10 +53,9 @@ def sentences(
         named = asked[:4] if more else asked
         said.append(f"Asked differently: {', '.join(named) if more else listed(named)}{more}.")
     if unpaired:
-        alone = [sum(one.side == side for one in unpaired) for side in ("a", "b")]
-        said.append(
-            f"{count(alone[0], 'candidate is', 'candidates are')} in A alone, {alone[1]:,} in B alone."
-        )
+        alone = {side: sum(one.side == side for one in unpaired) for side in ("a", "b")}
+        parts = [f"{count(n, 'candidate')} in {side.upper()} alone" for side, n in alone.items() if n]
+        said.append(f"Not compared: {listed(parts)}.")
     return tuple(said)
 
 
@@ -177,7 +176,9 @@ def cautions(
 
 def _fact(result: StudyResult, fact: str) -> str:
     value = result.environment.get(fact)
-    return "not known" if value is None else quotation(str(value))
+    if value is None:
+        return "not known"
+    return quotation(value) if isinstance(value, str) else str(value)
 
 
 def _work(result: StudyResult) -> object:

@@ -105,7 +105,7 @@ def test_candidates_of_one_study_alone_are_listed() -> None:
         ("a", "every-block", "T=256 B=4"),
         ("b", "attention", "T=128 B=4"),
     ]
-    assert "1 candidate is in A alone, 1 in B alone." in found.sentences
+    assert "Not compared: 1 candidate in A alone and 1 candidate in B alone." in found.sentences
 
 
 def test_nothing_in_common() -> None:
@@ -196,7 +196,7 @@ def test_of_long_lists_only_what_the_other_lacks() -> None:
     plans = [f"blocks:{n}" for n in range(6)]
     a = result([measured()], plans=plans)
     b = result([measured()], plans=[*plans[:5], "attention"])
-    assert said(compare(a, b))["plans"] == ("blocks:5 besides 5 in both", "attention besides 5 in both")
+    assert said(compare(a, b))["plans"] == ("5 in both, and blocks:5", "5 in both, and attention")
 
 
 def test_sizes_are_told_by_shapes_alone() -> None:

@@ -75,7 +75,7 @@ def test_two_studies_next_to_each_other(open_page: OpenPage, store: Store) -> No
     assert "Update ratio of every-block at T=128 B=4 rose from 1.20 to 1.45 (+0.24 to +0.26)" in said
     assert "Peak of every-block at T=128 B=4 rose from 165.6 MB to 168.4 MB (+1.7 %)" in said
     assert "Asked differently: plans and update_ratio." in said
-    assert "2 candidates are in A alone, 2 in B alone." in said
+    assert "Not compared: 2 candidates in A alone and 2 candidates in B alone." in said
     assert "The thresholds differ, so each verdict is of other gates." in said
     assert "2 facts were asked, 0 found" in said
     drawn = json.loads(figures(app)[0])
