@@ -1,18 +1,22 @@
 """Demo: what does recomputing cost and save, shown step by step?"""
 
+import time
 from pathlib import Path
 
 import streamlit as st
 
 from pages._parts import chrome, demo_steps, markup
 from pages._parts.data import get_store, snapshot, want_study, wanted_study
+from pages._parts.demo_charts import Look
+from pages._parts.demo_gates import start_anew
 from pages._parts.demo_study import choose, told
 from pages._parts.demo_words import STEPS
-from pages._parts.words import device_line, literal, when
+from pages._parts.words import device_line, literal, when, workload_label
 from recompute_core.words import MB_NOTE
 
 _QUESTION = "What does recomputing cost and save, shown step by step?"
-_STEP = "demo step"
+_STEP, _WROTE = "demo step", "demo address"
+_ON_ITS_WAY_S = 3.0
 _STYLE = Path(__file__).parent / "_parts" / "demo.css"
 
 
@@ -36,7 +40,7 @@ def _watch(study: str, was_ended: bool, note: str) -> None:
     if found.row.ended != was_ended:
         st.rerun()
     st.html(_STYLE)
-    step, large = _step(), st.query_params.get("present") == "1"
+    step, large = _step(), _address("present") == "1"
     if step != 3 and demo_steps.is_playing(study):
         demo_steps.stop_playing()
         st.rerun()
@@ -44,14 +48,14 @@ def _watch(study: str, was_ended: bool, note: str) -> None:
     _steps(step, large)
     if note:
         st.html(markup.strip(note, "plain"))
-    height = 520 if large else 430
+    look = Look(chrome.colours(), 520, 20) if large else Look(chrome.colours())
     subject = told(found.result, found.cells, found.events)
-    demo_steps.show(step, demo_steps.Stage(found, subject, chrome.colours(), height))
+    demo_steps.show(step, demo_steps.Stage(found, subject, look))
     if not found.row.ended:
         st.html(markup.strip(demo_steps.standing(found), "plain"))
     with st.container(horizontal=True, vertical_alignment="center", wrap=False):
         device = device_line(found.result.environment)
-        at = f"{found.row.spec.workload.name} at {subject.shape_key}"
+        at = f"{workload_label(found.row.spec.workload.name)} at {subject.shape_key}"
         st.caption(
             literal(f"Measured here: {at} on {device}, {when(found.row.created_at)}. {MB_NOTE}"),
         )
@@ -75,12 +79,38 @@ def _head(step: int, large: bool, study: str) -> None:
 
 def _step() -> int:
     """The step in the address; the first where it says nothing that can be."""
-    asked = st.query_params.get("step", "")
+    asked = _address("step")
     return int(asked) if asked in ("1", "2", "3", "4", "5") else 1
 
 
+def _address(name: str) -> str:
+    """What the address says. A redraw that was on its way when something was pressed still brings the
+    address of before: that is put right."""
+    when, wrote = st.session_state.get(_WROTE, (-_ON_ITS_WAY_S, {}))
+    if name in wrote and time.monotonic() - when < _ON_ITS_WAY_S:
+        _put(name, wrote[name])
+    return st.query_params.get(name, "")
+
+
+def _put(name: str, value: str) -> None:
+    if st.query_params.get(name, "") == value:
+        return
+    if value:
+        st.query_params[name] = value
+    else:
+        del st.query_params[name]
+
+
+def _write(name: str, value: str) -> None:
+    """Say something in the address; an empty value takes it out."""
+    _, wrote = st.session_state.get(_WROTE, (0, {}))
+    st.session_state[_WROTE] = (time.monotonic(), {**wrote, name: value})
+    _put(name, value)
+
+
 def _go(step: int) -> None:
-    st.query_params["step"] = str(step)
+    _write("step", str(step))
+    start_anew()
 
 
 def _chosen() -> None:
@@ -88,10 +118,7 @@ def _chosen() -> None:
 
 
 def _present(large: bool) -> None:
-    if large:
-        st.query_params["present"] = "1"
-    else:
-        st.query_params.pop("present", None)
+    _write("present", "1" if large else "")
 
 
 def _steps(step: int, large: bool) -> None:
@@ -104,7 +131,7 @@ def _steps(step: int, large: bool) -> None:
         st.segmented_control(
             "Step of the demo", numbers, required=True, key=_STEP, on_change=_chosen,
             format_func=lambda number: f"{number}\u2002{STEPS[number - 1]}",
-            label_visibility="collapsed",
+            label_visibility="collapsed", wrap=True,
         )  # fmt: skip
         with st.container(horizontal=True, gap="small", width="content"):
             st.button(

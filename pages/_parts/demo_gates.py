@@ -17,7 +17,8 @@ from .words import GATE_MEANINGS, figure, interval
 
 _SLIDERS = {"peak_ratio": "peak", "update_ratio": "update"}
 """What can be moved, and its name in the address: the same as on Trade-off, which shows it too."""
-_KEPT = "what-if"
+_MEANINGS = {"peak_ratio": "memory_saving", "update_ratio": "update_latency"}
+_KEPT, _VISITS = "what-if", "demo visits"
 
 
 def asked_gates(row: StudyRow) -> Thresholds:
@@ -27,11 +28,11 @@ def asked_gates(row: StudyRow) -> Thresholds:
     limits: Thresholds = kept.setdefault(row.id, _from_address(declared))
     places = st.columns(2, gap="medium")
     with places[0]:
-        low = min(0.05, limits.peak_ratio)
-        peak = _slider("Peak, at most", low, 1.0, "peak_ratio", limits, "memory_saving")
+        low = min(0.05, declared.peak_ratio)
+        peak = _slider("Peak, at most", low, 1.0, row.id, "peak_ratio", limits)
     with places[1]:
-        high = max(2.0, limits.update_ratio)
-        update = _slider("Update time, at most", 1.0, high, "update_ratio", limits, "update_latency")
+        high = max(2.0, declared.update_ratio)
+        update = _slider("Update time, at most", 1.0, high, row.id, "update_ratio", limits)
     asked = limits.model_copy(update={"peak_ratio": peak, "update_ratio": update})
     kept[row.id] = asked
     for name, param in _SLIDERS.items():
@@ -43,19 +44,29 @@ def asked_gates(row: StudyRow) -> Thresholds:
     return asked
 
 
-def _slider(label: str, low: float, high: float, name: str, limits: Thresholds, meaning: str) -> float:
-    key = f"demo {name}"
-    if key not in st.session_state:
-        st.session_state[key] = getattr(limits, name)
-    moved = st.slider(label, low, high, key=key, step=0.01, help=GATE_MEANINGS[meaning])
-    return round(moved, 6)
+def _slider(label: str, low: float, high: float, study: str, name: str, limits: Thresholds) -> float:
+    # A slider that comes back to the page starts anew: the browser and this server would each remember
+    # another place of it.
+    key = f"demo {name} {study} {st.session_state.get(_VISITS, 0)}"
+    help_, value = GATE_MEANINGS[_MEANINGS[name]], getattr(limits, name)
+    return round(st.slider(label, low, high, value, step=0.01, key=key, help=help_), 6)
+
+
+def start_anew() -> None:
+    """The sliders stand where they were left, whatever the browser remembers of them."""
+    st.session_state[_VISITS] = st.session_state.get(_VISITS, 0) + 1
 
 
 def forget_moved(row: StudyRow) -> None:
     """Back to the declared gates."""
     st.session_state.get(_KEPT, {}).pop(row.id, None)
-    for name, param in _SLIDERS.items():
-        st.session_state[f"demo {name}"] = getattr(row.spec.thresholds, name)
+    start_anew()
+    leave_address()
+
+
+def leave_address() -> None:
+    """What was asked of one study is not asked of the next."""
+    for param in _SLIDERS.values():
         st.query_params.pop(param, None)
 
 

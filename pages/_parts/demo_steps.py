@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import plotly.graph_objects as go
@@ -15,9 +15,9 @@ from recompute_core.words import count
 
 from . import chrome, demo_charts, demo_gates, demo_words, markup, progress
 from .data import Snapshot, get_store, speed
+from .demo_charts import Look
 from .demo_study import DEMO, Told, arrived, speed_up
 from .demo_words import Said
-from .palette import Palette
 from .picture import describe, not_measured, points
 from .whatif import rejudge
 from .words import duration, literal, plan_label, workload_label
@@ -32,8 +32,7 @@ class Stage:
 
     found: Snapshot
     told: Told
-    colours: Palette
-    height: int
+    look: Look
 
     @property
     def ended(self) -> bool:
@@ -75,9 +74,7 @@ def _keeps(stage: Stage, left: Place, right: Place) -> None:
             st.html(markup.strip(demo_words.no_timeline(plain), "plain"))
         else:
             alt = f"Memory in use over one plain update, in MB. {demo_words.keeps(plain).text}"
-            _chart(
-                demo_charts.kept_chart(plain, plain.timeline, stage.colours, stage.height), "kept", alt
-            )
+            _chart(demo_charts.kept_chart(plain, plain.timeline, stage.look), "kept", alt)
     with right:
         _say(demo_words.keeps(plain))
 
@@ -98,8 +95,7 @@ def _comes_back(stage: Stage, left: Place, right: Place) -> None:
                     told.plan,
                     (plain, plain.timeline),
                     (own, own.timeline),
-                    stage.colours,
-                    stage.height,
+                    stage.look,
                 ),
                 "teeth",
                 f"Memory in use over one update, plain and {plan_label(told.plan)}. {said.text}",
@@ -147,7 +143,7 @@ def _price(stage: Stage, left: Place, right: Place) -> None:
     with left:
         _chart(
             demo_charts.price_chart(
-                told.pairs[:shown], of, (min(ratios), max(ratios)), gate, stage.colours, stage.height
+                told.pairs[:shown], of, (min(ratios), max(ratios)), gate, stage.look
             ),
             "price",
             f"Recomputed over plain update time, {count(shown, 'pair')}, with interval. {said.text}",
@@ -203,9 +199,10 @@ def _middle(stage: Stage, left: Place, right: Place) -> None:
                 args=(found.row,),
             )  # fmt: skip
     marks = points(result.judged)
+    look = replace(stage.look, height=stage.look.height - 70)  # the sliders stand below
     with chart:
         _chart(
-            demo_charts.middle_chart(marks, asked, stage.colours, stage.height),
+            demo_charts.middle_chart(marks, asked, look),
             "middle",
             describe(marks, asked),
         )
@@ -269,6 +266,7 @@ def _absent(step: int, stage: Stage, place: Place) -> None:
 def launch_button() -> None:
     """Starts the study made for the demo and stays here, where it fills in step by step."""
     if st.button("Measure the demo", type="primary", key="demo launch") and chrome.launch_once(DEMO):
+        demo_gates.leave_address()
         st.rerun()
 
 

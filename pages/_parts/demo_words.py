@@ -87,10 +87,15 @@ def ratio(value: float) -> str:
     return f"{value:,.2f}" if value >= 0.095 else f"{value:.2g}"
 
 
-def edges(ratios: Sequence[float]) -> str:
-    """`1.26 to 1.33`: the interval of the median."""
-    low, high = (ratio(edge) for edge in median_interval(ratios))
+def edges(ratios: Sequence[float], gate: float | None = None) -> str:
+    """`1.26 to 1.33`: the interval of the median; an edge beside the gate is not rounded onto it."""
+    low, high = (_edge(edge, gate) for edge in median_interval(ratios))
     return low if low == high else f"{low} to {high}"
+
+
+def _edge(edge: float, gate: float | None) -> str:
+    near = gate is not None and edge != gate and ratio(edge) == ratio(gate)
+    return f"{edge:.4g}" if near else ratio(edge)
 
 
 # --- 1: what a step keeps --------------------------------------------------------------------------
@@ -172,7 +177,7 @@ def comes_back(plan: str, plain: Memory, own: Memory, again: Replays) -> Said:
     stays = (
         f" And {megabytes(own.state_bytes)} of model, gradients and optimizer stay, whatever is thrown "
         "away."
-        if rest >= 0.25
+        if rest >= 0.3
         else ""
     )
     return Said(f"Saved bytes {saved}, the peak {times(peak)} times{_cause(own, again)}.{stays}", True)
@@ -234,7 +239,7 @@ def price(ratios: Sequence[float], gate: float, work: float | None) -> Said:
     """What recomputing costs, by all pairs. `work`: operations of an update over plain's."""
     low, high = median_interval(ratios)
     pairs = count(len(ratios), "pair")
-    middle = f"{ratio(median(ratios))} times as long ({edges(ratios)})"
+    middle = f"{ratio(median(ratios))} times as long ({edges(ratios, gate)})"
     if low <= 1 <= high:
         return Said(
             f"By {pairs} no price can be told: {middle}. The interval has 1 in it, so the update may "

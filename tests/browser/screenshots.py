@@ -13,6 +13,7 @@ from .chrome import browser, server, settle, watch
 
 PAGES = {
     "home": "",
+    "demo": "demo",
     "setup": "set-up",
     "live": "live",
     "tradeoff": "tradeoff",

@@ -210,6 +210,11 @@ def test_the_price_as_the_pairs_have_it(
     assert words.price(ratios, 1.35, work) == Said(said, surprising)
 
 
+def test_an_edge_beside_the_gate_is_not_rounded_onto_it() -> None:
+    torn = words.price((1.3, 1.354) * 5, 1.35, None).text
+    assert "(1.30 to 1.354), by 10 pairs. So many cannot tell whether it keeps to 1.35" in torn
+
+
 def test_the_interval_is_said_to_shrink_where_it_did() -> None:
     ratios = (1.1, 1.5, 1.3, 1.29, 1.31, 1.3, 1.3)
     assert words.narrowing(ratios) == (
