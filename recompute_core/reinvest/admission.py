@@ -44,8 +44,13 @@ def asked_of(
         "effective_batch": first_effective_batch(plain_microbatch(spec, chosen.shape_key)),
         **preset(preset_name),
     }
+    chosen_by = {"study": "STUDY", "plan": "--candidate", "shape": "--shape"}
+    before = {name: raw[name] for name in chosen_by}
     for assignment in settings:
         assign(raw, assignment)
+    for name, option in chosen_by.items():
+        if raw.get(name) != before[name]:
+            raise InputError(f"--set {name}: is chosen by {option}")
     return parse_reinvest(raw)
 
 
@@ -82,6 +87,11 @@ def admit(store: Store, asked: ReinvestSpec) -> None:
         raise InputError(
             f"reinvest: training.examples {asked.training.examples} is no whole number of updates of "
             f"both {batches[0]} and {batches[1]} examples; {lcm(*batches)} or a multiple of it is"
+        )
+    if asked.training.seeds and asked.training.examples < max(batches):
+        raise InputError(
+            f"reinvest: training.examples {asked.training.examples} is less than the {max(batches)} of "
+            "one update"
         )
     if asked.effective_batch < plain:
         raise InputError(

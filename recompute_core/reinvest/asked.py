@@ -31,7 +31,9 @@ class ReinvestThresholds(Frozen):
 class TrainingSettings(Frozen):
     """The training runs of both settings, which differ in the microbatch and the plan alone."""
 
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0, lt=2**31)], ...], Field(max_length=32)] = (0, 1, 2)
+    seeds: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=0, lt=2**31)], ...], Field(max_length=32)
+    ] = (0, 1, 2)
     """One run of each setting a seed: of weights, order and dropout. Empty: no training."""
     examples: Annotated[int, Field(ge=1, le=10**9)] = 640
     """Examples drawn in each run, rejected ones included."""

@@ -78,13 +78,13 @@ def _progress(words: str, done: int, total: int) -> str:
 
 
 def _show(found: "ReinvestResult") -> None:
+    if found.objective:
+        click.echo(printable(f"{found.objective} Every figure below is to be read with that.\n"))
     for line in _lines(found):
         click.echo(printable(line))
     if found.training is not None:
         show(_recall_table(found))
     show(_gate_table(found))
-    if found.objective:
-        click.echo(printable(f"{found.objective} Every figure here is to be read with that."))
     click.echo("\n" + printable(found.sentence))
 
 

@@ -28,7 +28,7 @@ from .asked import SIDES, ReinvestSpec, Side
 from .found import Accumulation, Reach, Throughput, TrainingRun, Tried, used_microbatch
 from .kept import Kept, Now, declare, run_named, training_name
 from .reaching import Search, asked_size, find_reach, try_size
-from .result import result_of, why_not_trained
+from .result import findings_of, result_of, why_not_trained
 from .worker import Assignment
 
 Found = TypeVar("Found", bound=Record)
@@ -112,6 +112,7 @@ class _Run:
         self._started = time.time()
 
     def run(self) -> None:
+        self._set_aside()
         batch = self._reach("batch")
         if "seq_len" in size_fields(self._spec.workload):
             self._reach("seq_len")
@@ -123,6 +124,19 @@ class _Run:
         self._phase("accumulation", Accumulation, "the accumulated gradient at both microbatches")
         self._phase("throughput", Throughput, "whole updates in turn")
         self._train()
+
+    def _set_aside(self) -> None:
+        """Phases that do not fit what was asked, or each other, are done again."""
+        found = findings_of(self._kept)
+        phases = {"used": found.used, "accumulation": found.accumulation, "throughput": found.throughput}
+        good = {name for name, phase in phases.items() if phase is not None}
+        good |= {training_name(run.side, run.seed) for run in found.runs}
+        every = {*phases, *(training_name(side, seed) for side, seed in self._runs)}
+        batch = self._kept.read("batch", Reach)
+        if batch is not None and batch.plain_size != self._spec.at(self._spec.shapes[0]).batch:
+            self._kept.set_aside("batch")
+        for name in every - good:
+            self._kept.set_aside(name)
 
     # --- how far it goes ---------------------------------------------------------------------
 

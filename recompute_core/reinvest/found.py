@@ -6,13 +6,15 @@ Bytes are integers, times are seconds, recalls are shares of 1.
 from math import inf
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, computed_field
+from pydantic import Field, computed_field, model_validator
 
 from ..intervals import Interval
-from ..results import Comparison, FigureKind, Gap, Outcome, Record, Timing, Verdict
+from ..results import Bytes, Comparison, FigureKind, Gap, Outcome, Record, Timing, Verdict
+from ..settings import Positive
 from .asked import ReinvestSpec, Side, microbatch_within
 from .recall import wilson
 
+Count = Annotated[int, Field(ge=0)]
 SIZE_WORDS = {"batch": "microbatch", "seq_len": "sequence length"}
 """How a size of `Reach` is called."""
 
@@ -23,9 +25,9 @@ SIZE_WORDS = {"batch": "microbatch", "seq_len": "sequence length"}
 class Tried(Record):
     """One size under the plan: what was estimated, and what was measured once parity had passed."""
 
-    size: int
-    estimated_peak_bytes: int
-    peak_bytes: int | None = None
+    size: Positive
+    estimated_peak_bytes: Bytes
+    peak_bytes: Bytes | None = None
     """Measured in a fresh process, state included; None where it was not."""
     bitwise: bool | None = None
     """Whether the recomputed update at this size was bitwise plain's; None where parity did not pass."""
@@ -41,8 +43,8 @@ class Reach(Record):
     """The largest size under the plan whose measured peak is at most plain's at the study's own."""
 
     field: Literal["batch", "seq_len"]
-    plain_size: int
-    budget_bytes: int
+    plain_size: Positive
+    budget_bytes: Annotated[int, Field(ge=1)]
     """Plain's measured peak, state included."""
     tried: tuple[Tried, ...]
     """In the order they were looked at."""
@@ -91,9 +93,9 @@ class Reaches(Record):
 class Accumulation(Record):
     """The gradient of one accumulated update at plain's microbatch and at the plan's."""
 
-    effective_batch: int
+    effective_batch: Positive
     """Examples drawn."""
-    accepted: int
+    accepted: Positive
     """Of them; the others count nowhere."""
     plain_microbatches: tuple[int, ...]
     """Accepted examples in each microbatch of plain."""
@@ -143,11 +145,11 @@ class Throughput(Record):
     """Whole accumulated updates, plain's and the plan's, in turn in one process."""
 
     timing: Timing
-    plain_examples: int
+    plain_examples: Positive
     """Accepted examples in one update of plain."""
-    recomputed_examples: int
-    plain_microbatches: int
-    recomputed_microbatches: int
+    recomputed_examples: Positive
+    plain_microbatches: Positive
+    recomputed_microbatches: Positive
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -187,7 +189,7 @@ class Update(Record):
     """From 1."""
     loss: float | None
     """Mean over the accepted examples of the effective batch; None where none is: nothing is done."""
-    accepted: int
+    accepted: Count
     seconds: float
 
 
@@ -197,10 +199,16 @@ class Evaluation(Record):
     after: int
     """Updates done."""
     loss: float
-    right: dict[str, int]
+    right: dict[str, Count]
     """Photos of each class seen rightly."""
-    photos: dict[str, int]
+    photos: Annotated[dict[str, Positive], Field(min_length=1)]
     """Photos of each class."""
+
+    @model_validator(mode="after")
+    def _no_more_than_there_are(self) -> "Evaluation":
+        if self.right.keys() != self.photos.keys():
+            raise ValueError("right and photos are of other classes")
+        return self
 
     @property
     def accuracy(self) -> float:
@@ -226,9 +234,9 @@ class TrainingRun(Record):
     seed: int
     microbatch: int
     effective_batch: int
-    updates: tuple[Update, ...]
-    evaluations: tuple[Evaluation, ...]
-    seen: tuple[Seen, ...]
+    updates: Annotated[tuple[Update, ...], Field(min_length=1)]
+    evaluations: Annotated[tuple[Evaluation, ...], Field(min_length=1)]
+    seen: Annotated[tuple[Seen, ...], Field(min_length=1)]
     weights_digest: str
     """SHA-256 over names and bytes of the final weights."""
     data_digest: str

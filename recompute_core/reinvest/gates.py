@@ -14,6 +14,7 @@ from .asked import ReinvestSpec, ReinvestThresholds
 from .found import (
     Accumulation,
     Rare,
+    Reach,
     Reaches,
     ReinvestGate,
     ReinvestGateId,
@@ -79,11 +80,10 @@ def _peak(asked: ReinvestSpec, reaches: Reaches | None, used: Tried | None) -> R
         return _gate("plain_peak", "not_run", 1.0, None, None, "Not measured yet.")
     reach = reaches.batch
     if used is None:
-        best = reach.largest
-        most = "None" if best is None else f"Microbatch {best.size}, the largest that"
-        tail = ", is not enough for fewer passes" if best is not None else ""
-        sentence = f"{most} fits plain's peak of {megabytes(reach.budget_bytes)}{tail}."
-        return _gate("plain_peak", "fail", 1.0, None, None, sentence)
+        used = reach.largest
+        if used is None or used.size <= reach.plain_size:
+            sentence = f"No larger microbatch fits plain's peak of {megabytes(reach.budget_bytes)}."
+            return _gate("plain_peak", "fail", 1.0, None, None, sentence)
     if used.peak_bytes is None:
         return _gate("plain_peak", "fail", 1.0, None, None, f"Microbatch {used.size}: {used.problem}.")
     share = used.peak_bytes / reach.budget_bytes
@@ -209,12 +209,29 @@ def verdict_of(gates: Sequence[ReinvestGate]) -> Verdict:
     return "adopt" if outcomes == {"pass"} else "undecided"
 
 
+def no_fewer_passes(asked: ReinvestSpec, reach: Reach) -> str | None:
+    """Why a larger microbatch that fits is not used; None where one is, or none fits."""
+    best = reach.largest
+    if best is None or best.size <= reach.plain_size or used_microbatch(asked, reach) is not None:
+        return None
+    return (
+        f"Microbatch {best.size}, the largest that fits, takes as many passes of an update of "
+        f"{asked.recomputed_batch} as {reach.plain_size} does."
+    )
+
+
 def sentence_of(
-    asked: ReinvestSpec, verdict: Verdict | None, gates: Sequence[ReinvestGate], used: Tried | None
+    asked: ReinvestSpec,
+    verdict: Verdict | None,
+    gates: Sequence[ReinvestGate],
+    used: Tried | None,
+    useless: str | None = None,
 ) -> str:
-    """The verdict in one sentence."""
+    """The verdict in one sentence; `useless` says why a larger microbatch that fits is not used."""
     if verdict is None:
         return "Not decided yet."
+    if useless is not None:
+        return f"Keep plain's microbatch under {asked.plan} at {asked.shape}. {useless}"
     size = "a larger microbatch" if used is None else f"microbatch {used.size}"
     what = f"{size} under {asked.plan} at {asked.shape}"
     if verdict == "adopt":

@@ -5,8 +5,10 @@ The folder is named by what was asked, so asking the same again goes on with it,
 appears whole or not at all; `log` files hold what a training run has said so far.
 """
 
+import contextlib
 import json
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -63,17 +65,23 @@ class Kept:
         """What a phase found; None where it has not been done or its file is damaged."""
         try:
             return kind.model_validate_json((self.folder / f"{name}.json").read_bytes())
-        except (FileNotFoundError, ValidationError):
+        except (OSError, ValidationError, RecursionError):
             return None
 
     def write(self, name: str, found: Record) -> None:
         self._write(f"{name}.json", found.model_dump_json(by_alias=True))
 
+    def set_aside(self, name: str) -> None:
+        """A phase's file that is damaged or does not fit; nothing where there is none."""
+        path = self.folder / f"{name}.json"
+        with contextlib.suppress(FileNotFoundError):
+            path.replace(path.with_suffix(".damaged"))
+
     def environment(self) -> dict[str, Any]:
         """The machine it is measured on; empty before anything was."""
         try:
             found = json.loads((self.folder / "environment.json").read_bytes())
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -112,7 +120,7 @@ class Kept:
         """Why the last try could not be completed, in one line."""
         try:
             return one_line((self.folder / "failed").read_text(errors="replace"))
-        except FileNotFoundError:
+        except OSError:
             return None
 
     def fail(self, why: str) -> None:
@@ -183,6 +191,14 @@ def declare(store: Store, asked: ReinvestSpec) -> Kept:
     return found
 
 
+def is_moment(said: Any) -> bool:
+    """Whether a time is one as `store.now` writes it."""
+    try:
+        return isinstance(said, str) and datetime.fromisoformat(said).utcoffset() == timedelta(0)
+    except ValueError:
+        return False
+
+
 def runs(store: Store, study: str) -> list[Kept]:
     """The runs of a study, those declared last first; damaged ones are left out."""
     folders = (store.folder(study) / _FOLDER).glob("*/asked.json")
@@ -203,8 +219,8 @@ def _kept(store: Store, folder: Path) -> Kept | None:
         raw = json.loads((folder / "asked.json").read_bytes())
         asked = ReinvestSpec.model_validate(raw["asked"])
         declared_at = raw["declared_at"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    if not isinstance(declared_at, str) or asked.run_id != folder.name:
+    if not is_moment(declared_at) or asked.run_id != folder.name:
         return None  # damaged, or changed after it was declared
     return Kept(store, asked, declared_at, folder)

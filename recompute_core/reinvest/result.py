@@ -8,6 +8,7 @@ from ..settings import ReceiptsSettings, shape_key, size_fields
 from ..spec import StudySpec
 from ..workloads.receipts.labels import LABELS, RARE
 from .asked import SIDES, ReinvestSpec, Side
+from .fitting import fitting
 from .found import (
     Accumulation,
     ClassRecall,
@@ -23,7 +24,7 @@ from .found import (
     Tried,
     used_microbatch,
 )
-from .gates import gates_of, objective_of, sentence_of, verdict_of
+from .gates import gates_of, no_fewer_passes, objective_of, sentence_of, verdict_of
 from .kept import Kept, training_name
 from .recall import paired, receipt_recalls, seeds_reach
 
@@ -37,27 +38,35 @@ def result_of(kept: Kept) -> ReinvestResult:
 
 
 def findings_of(kept: Kept) -> Findings:
-    """A run's files as one record."""
-    names = [training_name(side, seed) for seed in kept.asked.training.seeds for side in SIDES]
-    runs = [kept.read(name, TrainingRun) for name in names]
+    """A run's files as one record; a phase that does not fit the others has not been done."""
+    spec = kept.store.study(kept.asked.study).spec
+    return fitting(_read(kept, spec), plain_microbatch(spec, kept.asked.shape))
+
+
+def _read(kept: Kept, spec: StudySpec) -> Findings:
+    names = [(side, seed) for seed in kept.asked.training.seeds for side in SIDES]
+    runs = [kept.read(training_name(*name), TrainingRun) for name in names]
     return Findings(
         run_id=kept.run_id,
         asked=kept.asked,
         declared_at=kept.declared_at,
         environment=kept.environment(),
-        reaches=_reaches(kept),
+        reaches=_reaches(kept, spec),
         used=kept.read("used", Tried),
         accumulation=kept.read("accumulation", Accumulation),
         throughput=kept.read("throughput", Throughput),
-        runs=tuple(run for run in runs if run is not None),
+        runs=tuple(
+            run
+            for name, run in zip(names, runs, strict=True)
+            if run is not None and (run.side, run.seed) == name
+        ),
     )
 
 
-def _reaches(kept: Kept) -> Reaches | None:
+def _reaches(kept: Kept, spec: StudySpec) -> Reaches | None:
     """How far it goes, once it is known in every size that the workload has."""
     batch, seq_len = kept.read("batch", Reach), kept.read("seq_len", Reach)
-    workload = kept.store.study(kept.asked.study).spec.workload
-    if batch is None or (seq_len is None and "seq_len" in size_fields(workload)):
+    if batch is None or (seq_len is None and "seq_len" in size_fields(spec.workload)):
         return None
     return Reaches(batch=batch, seq_len=seq_len)
 
@@ -71,10 +80,11 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
     not_trained = why_not_trained(spec, asked)
     is_trained = len(found.runs) == len(SIDES) * len(asked.training.seeds)
     training = training_of(asked, found.runs) if is_trained and not_trained is None else None
+    useless = None if reaches is None else no_fewer_passes(asked, reaches.batch)
     if reaches is None:
         is_complete = False
     elif used_microbatch(asked, reaches.batch) is None:
-        not_trained = "No larger microbatch fits, so that there is nothing to train."
+        not_trained = useless or "No larger microbatch fits, so that there is nothing to train."
         is_complete = True
     elif used is not None and used.peak_bytes is None:
         not_trained = "The microbatch could not be measured."
@@ -84,11 +94,13 @@ def judged(found: Findings, spec: StudySpec) -> ReinvestResult:
         is_complete = is_measured and (training is not None or not_trained is not None)
     gates = gates_of(asked, reaches, used, found.accumulation, found.throughput, training, not_trained)
     verdict = verdict_of(gates) if is_complete else None
+    if verdict is not None and useless is not None:
+        verdict = "keep_original"
     return ReinvestResult(
         run_id=found.run_id,
         status="done" if is_complete else "incomplete",
         verdict=verdict,
-        sentence=sentence_of(asked, verdict, gates, used),
+        sentence=sentence_of(asked, verdict, gates, used, useless),
         objective=objective_of(asked, found.accumulation),
         asked=asked,
         asked_digest=asked.digest(),

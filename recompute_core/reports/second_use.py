@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ..reinvest.asked import SIDES, passes
-from ..reinvest.found import Accumulation, ClassRecall, Findings, ReinvestGate, used_microbatch
-from ..reinvest.kept import runs
+from ..reinvest.asked import SIDES
+from ..reinvest.fitting import misfits
+from ..reinvest.found import ClassRecall, Findings, ReinvestGate
+from ..reinvest.kept import is_moment, runs
 from ..reinvest.result import findings_of, judged, plain_microbatch
 from ..results import Measured, StudyResult, Verdict
 from ..spec import StudySpec, explain
 from ..studies.store import Store
-from ..workloads.receipts.labels import LABELS
 
 
 class SecondUse(BaseModel):
@@ -108,74 +108,25 @@ def disagreements(found: Findings, study: str, plan: str, result: StudyResult) -
         yield "goes by another name than what was asked gives it"
     if found.declared_at < result.declared_at:
         yield "was declared before the study"
-    plain = plain_microbatch(spec, asked.shape)
-    reaches, used = found.reaches, found.used
-    if reaches is not None:
-        if reaches.batch.budget_bytes != candidate.candidate.memory.plain.peak_bytes:
-            yield "has another budget than plain's measured peak"
-        if reaches.batch.plain_size != plain:
-            yield "has another microbatch of plain than the study"
-        if used is not None and used.size != used_microbatch(asked, reaches.batch):
-            yield "uses another microbatch than the one that follows from what fits"
-        if used is not None and any(
-            one.size == used.size and one != used for one in reaches.batch.tried
-        ):
-            yield "measured the microbatch that it uses twice, and otherwise"
-    if used is None:
-        return
-    if used.peak_bytes is not None and used.bitwise is None and used.without_plain is None:
-        yield "measured a microbatch whose parity did not pass"
-    wanted = (passes(asked.effective_batch, plain), passes(asked.recomputed_batch, used.size))
-    rate, same = found.throughput, found.accumulation
-    if rate is not None and (rate.plain_microbatches, rate.recomputed_microbatches) != wanted:
-        yield "timed other microbatches than it says"
-    if rate is not None and not (
-        asked.timing.min_pairs <= len(rate.timing.samples) <= asked.timing.max_pairs
-    ):
-        yield "timed another number of pairs than was declared"
-    if same is not None:
-        yield from _accumulated(found, same, plain, used.size)
-        reference = result.references.get(asked.shape)
-        prints = None if reference is None else reference.fingerprints
-        if prints is not None and {f"grad/{gap.name}" for gap in same.gaps} != {
-            one.name for one in prints if one.name.startswith("grad/")
-        }:
-            yield "compared other gradients than plain's update left"
-    if same is not None and rate is not None and rate.plain_examples != same.accepted:
-        yield "timed other examples than it accumulated"
-    yield from _runs(found, plain, used.size)
-
-
-def _accumulated(found: Findings, same: Accumulation, plain: int, own: int) -> Iterator[str]:
-    drawn = found.asked.effective_batch
-    for counts, size in ((same.plain_microbatches, plain), (same.recomputed_microbatches, own)):
-        sizes = [min(size, drawn - start) for start in range(0, drawn, size)]
-        if (
-            same.effective_batch != drawn
-            or sum(counts) != same.accepted
-            or len(counts) != len(sizes)
-            or any(not 0 <= count <= most for count, most in zip(counts, sizes, strict=True))
-        ):
-            yield "accumulated other examples than it says"
-
-
-def _runs(found: Findings, plain: int, microbatch: int) -> Iterator[str]:
-    asked = found.asked
+    if not is_moment(found.declared_at):
+        yield "was declared at no moment that there is"
+    yield from (what for _, what in misfits(found, plain_microbatch(spec, asked.shape)))
     wanted = [(side, seed) for seed in asked.training.seeds for side in SIDES]
     if found.runs and [(run.side, run.seed) for run in found.runs] != wanted:
         yield "trained other runs than were asked for"
-    for run in found.runs:
-        updates = asked.updates_of(run.side)
-        sizes = (plain if run.side == "plain" else microbatch, asked.batch_of(run.side))
-        if (run.microbatch, run.effective_batch) != sizes:
-            yield f"trained {run.side} with other batches than it says"
-        if [one.number for one in run.updates] != list(range(1, updates + 1)):
-            yield f"trained {run.side} for another number of updates than it says"
-        if run.data_digest != found.runs[0].data_digest:
-            yield "trained on other photos in one run than in another"
-        if not {s.label for s in run.seen} | {s.predicted for s in run.seen} <= set(LABELS):
-            yield "knows a class that there is not"
-        if [(s.row, s.receipt, s.label) for s in run.seen] != [
-            (s.row, s.receipt, s.label) for s in found.runs[0].seen
-        ]:
-            yield "looked at other validation photos in one run than in another"
+    reaches, same = found.reaches, found.accumulation
+    if reaches is not None and reaches.batch.budget_bytes != candidate.candidate.memory.plain.peak_bytes:
+        yield "has another budget than plain's measured peak"
+    reference = result.references.get(asked.shape)
+    if reference is None:
+        return
+    prints = reference.fingerprints
+    if (
+        same is not None
+        and prints is not None
+        and {f"grad/{gap.name}" for gap in same.gaps}
+        != {one.name for one in prints if one.name.startswith("grad/")}
+    ):
+        yield "compared other gradients than plain's update left"
+    if any(run.data_digest != reference.data_digest for run in found.runs):
+        yield "trained on other photos than the study's"

@@ -122,6 +122,24 @@ def test_a_run_ends_with_a_verdict_and_every_part_of_it(whole: Kept) -> None:
     json.dumps(found.document(), allow_nan=False)
 
 
+def test_files_that_do_not_fit_are_done_again_to_the_same_bits(
+    store: Store, study: str, whole: Kept
+) -> None:
+    digests = [run.weights_digest for run in findings_of(whole).runs]
+    first, other = (whole.folder / f"training {side} 0.json" for side in SIDES)
+    other.write_bytes(first.read_bytes())
+    edited = json.loads((whole.folder / "throughput.json").read_bytes())
+    edited["recomputed_examples"] *= 1000
+    (whole.folder / "throughput.json").write_text(json.dumps(edited))
+    (whole.folder / "accumulation.json").unlink()
+    found = result_of(whole)
+    assert (found.verdict, found.throughput, found.training) == (None, None, None)
+    driver.drive(whole)
+    assert result_of(whole).verdict is not None
+    assert [run.weights_digest for run in findings_of(whole).runs] == digests
+    assert (whole.folder / "throughput.damaged").exists()
+
+
 def test_asking_the_same_again_shows_it_and_runs_nothing(store: Store, study: str, whole: Kept) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in whole.folder.glob("*.json")}
     ran = command(
@@ -232,7 +250,7 @@ def test_a_failed_phase_is_said_in_one_line_and_tried_again(
     kept = declare(store, parse_reinvest(asked(study, thresholds={"rare_recall_loss": 0.5})))
     with monkeypatch.context() as broken:
         broken.setattr(driver, "find_reach", None)
-        broken.setattr(driver, "try_size", lambda *_: 1 / 0)
+        broken.setattr(driver, "asked_size", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             driver.drive(kept)
     found = result_of(kept)

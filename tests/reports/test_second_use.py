@@ -60,7 +60,7 @@ def training_run(side: Side, seed: int) -> TrainingRun:
             for row, (receipt, label) in enumerate(SEEN)
         ),
         weights_digest="sha256:" + "e" * 64,
-        data_digest="sha256:" + "d" * 64,
+        data_digest=studies.PHOTOS,
         rare_receipts=19,
         rare_photos=57,
     )
@@ -198,6 +198,11 @@ def better_photos(found: dict[str, Any]) -> None:
     found["runs"][1]["seen"].pop(0)
 
 
+def photos_of_another_set(found: dict[str, Any]) -> None:
+    for run in found["runs"]:
+        run["data_digest"] = "sha256:" + "0" * 64
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -208,6 +213,9 @@ def better_photos(found: dict[str, Any]) -> None:
         (at("accumulation", "plain_microbatches", value=[62, 0, 0, 0]), "accumulated other examples"),
         (at("accumulation", "gaps", 0, "name", value="head.other"), "compared other gradients"),
         (at("throughput", "plain_examples", value=640), "timed other examples"),
+        (at("throughput", "recomputed_examples", value=15_000), "timed other examples"),
+        (at("declared_at", value="zz<script>"), "was declared at no moment"),
+        (photos_of_another_set, "trained on other photos than the study's"),
         (at("runs", 2, "data_digest", value="sha256:" + "0" * 64), "trained on other photos"),
         (at("runs", 2, "seen", 1, "predicted", value="fine"), "knows a class that there is not"),
         (at("asked", "plan", value="none"), "is of another study or plan"),
@@ -221,7 +229,7 @@ def better_photos(found: dict[str, Any]) -> None:
         (at("accumulation", "accepted", value=60), "accumulated other examples"),
         (one_seed, "trained other runs than were asked for"),
         (at("runs", 1, "microbatch", value=32), "trained recomputed with other batches"),
-        (at("runs", 0, "updates", value=[]), "trained plain for another number of updates"),
+        (lambda found: found["runs"][0]["updates"].pop(), "trained plain for another number of updates"),
         (better_photos, "looked at other validation photos"),
     ],
 )
