@@ -30,6 +30,7 @@ screenshots: .venv/dev tools
 tools: .venv/dev
 	$(BIN)/python -m tests.debian
 	$(BIN)/python -m tests.browser.chromium
+	$(BIN)/python -m tests.browser.axe
 
 .venv/run: requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'

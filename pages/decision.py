@@ -103,7 +103,7 @@ def _decided(found: Snapshot, said: Predicate) -> None:
     left, right = pair_of_columns("decision")
     with left:
         st.subheader("Rollback", anchor=False)
-        st.code(said.rollback.code, language="python")
+        st.code(said.rollback.code, language="python", wrap_lines=True)
         st.html(decision.rollback_proof(said.rollback.proof))
         st.caption(literal(said.rollback.words))
     with right:

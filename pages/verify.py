@@ -108,7 +108,7 @@ def _report(said: Predicate) -> None:
     left, right = pair_of_columns("verified")
     with left:
         st.subheader("Rollback", anchor=False)
-        st.code(said.rollback.code, language="python")
+        st.code(said.rollback.code, language="python", wrap_lines=True)
         st.html(decision.rollback_proof(said.rollback.proof))
     with right:
         st.subheader("What this report does not claim", anchor=False)

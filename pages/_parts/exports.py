@@ -59,14 +59,13 @@ def _one(found: Snapshot, plan: str, to: Target) -> None:
         st.html(markup.lines("What it cannot express, and what that costs (estimated)", said["cannot"]))
     if said["notes"]:
         st.html(markup.lines("To know when using it", said["notes"]))
-    is_long = said["text"].count("\n") > _MOST_LINES
-    st.code(
-        said["text"],
-        language=_LANGUAGES.get(Path(said["filename"]).suffix),
-        height=_MOST_LINES * 22 if is_long else "content",
-    )
+    lines = said["text"].count("\n")
+    name = _short(said["filename"])
+    shown = st.expander(f"{name}, {lines} lines") if lines > _MOST_LINES else st.container()
+    language = _LANGUAGES.get(Path(said["filename"]).suffix)
+    shown.code(said["text"], language=language, wrap_lines=True)
     st.download_button(
-        f"Download {_short(said['filename'])}",
+        f"Download {name}",
         data=said["text"],
         file_name=said["filename"],
         mime="text/plain",

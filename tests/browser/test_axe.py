@@ -1,0 +1,57 @@
+"""axe-core finds no serious or critical violation on any page, in either theme."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recompute_core.studies.store import Store
+from tests.pages.studies import filled
+
+from .axe import violations
+from .chrome import Watched, server, settle
+from .screenshots import PAGES
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A server with a finished study, and its id."""
+    home = tmp_path_factory.mktemp("home")
+    store = Store(home)
+    study = filled(store)
+    store.close()
+    with server(home) as address:
+        yield address, study
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_keeps_anybody_out(
+    served: tuple[str, str], visitor: Callable[..., Watched], theme: str
+) -> None:
+    address, study = served
+    page = visitor(theme).page()
+    found: dict[str, list[str]] = {}
+    for name, path in PAGES.items():
+        page.goto(f"{address}/{path}?study={study}")
+        settle(page)
+        if problems := violations(page):
+            found[name] = problems
+    assert found == {}
+
+
+def test_no_page_without_a_study_keeps_anybody_out(
+    tmp_path: Path, visitor: Callable[..., Watched]
+) -> None:
+    with server(tmp_path) as address:
+        watched = visitor()
+        page = watched.page()
+        found: dict[str, list[str]] = {}
+        for name, path in PAGES.items():
+            page.goto(f"{address}/{path}")
+            settle(page)
+            if problems := violations(page):
+                found[name] = problems
+        watched.context.close()
+    assert found == {}
