@@ -51,9 +51,24 @@ def server(home: Path, secrets: Callable[[str], str] = lambda address: "") -> It
 
     `secrets` makes Streamlit's secrets, as TOML, from that address.
     """
+    try:
+        with serving(home, free_port(), secrets) as address:
+            yield address
+    finally:
+        end_drivers(home)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        port: int = free.getsockname()[1]
+    return port
+
+
+@contextmanager
+def serving(home: Path, port: int, secrets: Callable[[str], str] = lambda address: "") -> Iterator[str]:
+    """The server alone; the drivers of its studies outlive it."""
     log = home / "server.log"
     # A temporary folder of its own keeps this server's studies out of the machine's queue.
     apart = home / "tmp"
@@ -80,10 +95,9 @@ def server(home: Path, secrets: Callable[[str], str] = lambda address: "") -> It
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(10)
-        _end_drivers(home)
 
 
-def _end_drivers(home: Path) -> None:
+def end_drivers(home: Path) -> None:
     """Drivers outlive the server by design; a test's own must not outlive the test."""
     from recompute_core.reinvest.kept import Kept, runs
     from recompute_core.studies.store import Store
