@@ -398,7 +398,7 @@ class Picture {
     ];
     this.spots.sort((a, b) => a.at.update - b.at.update || a.at.peak - b.at.peak);
     this.focusAt = Math.min(this.focusAt, Math.max(0, this.spots.length - 1));
-    const plain = svg("g", { class: "spot plain", transform: `translate(${this.x(1)} ${this.y(1)})` });
+    const plain = svg("g", { class: "spot plain", "aria-hidden": "true", transform: `translate(${this.x(1)} ${this.y(1)})` });
     plain.append(svg("path", { d: marks.plain }));
     this.spots.forEach((spot, number) => {
       spot.node.setAttribute("data-spot", number);
