@@ -61,7 +61,9 @@ def _said_apart(a: Any, b: Any) -> tuple[str | None, str | None]:
         alone = [one for one in a if one not in b], [one for one in b if one not in a]
         if any(alone) and len(a) + len(b) > 4 and len(a) > len(alone[0]):
             both = f"{len(a) - len(alone[0])} in both"
-            first, second = (f"{both}, and {_said(own)}" if own else f"{both}, no other" for own in alone)
+            first, second = (
+                f"{both}, and {_said(own)}" if own else f"{both}, no other" for own in alone
+            )
             return first, second
     return _said(a), _said(b)
 

@@ -103,7 +103,8 @@ def test_a_study_of_another_version_hides_no_other(home: Path) -> None:
     spoil.commit()
     spoil.close()
     assert [row.id for row in second.studies()] == [kept]
-    with pytest.raises(StoreError, match=f"study {strange} is damaged or was written by another version"):
+    damaged = f"study {strange} is damaged or was written by another version"
+    with pytest.raises(StoreError, match=damaged):
         second.study(strange)
     first.close()
     second.close()

@@ -26,7 +26,8 @@ def spoil(store: Store, study: str, change: str) -> None:
 
 
 def choose(app: AppTest, *rows: int) -> AppTest:
-    key = next(key for key in app.session_state._state._state.filtered_state if key.startswith("history "))
+    every = app.session_state._state._state.filtered_state
+    key = next(key for key in every if key.startswith("history "))
     app.session_state[key] = {"selection": {"rows": list(rows), "columns": [], "cells": []}}
     app.run()
     assert not app.exception
