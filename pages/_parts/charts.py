@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from recompute_core.gates import in_mb
+from recompute_core.intervals import median
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import first_blocks, named_regions
 from recompute_core.results import Judged, Measured, Memory, Proven, StudyResult
@@ -288,11 +289,24 @@ def peak_mb(one: Judged) -> tuple[float, float] | None:
     return pair[0].peak_bytes / 1e6, pair[1].peak_bytes / 1e6
 
 
-def step_ms(one: Judged) -> tuple[float, float] | None:
-    timing = one.candidate.timing
-    if timing is None:
-        return None
-    return timing.plain_median_s * 1e3, timing.candidate_median_s * 1e3
+def step_ms(result: StudyResult) -> Callable[[Judged], tuple[float, float] | None]:
+    """Reads update times, in ms: plain's median over all pairs at a shape, and that times the ratio of a
+    plan's own pairs. Medians of plans that were timed one after another would show the machine's drift."""
+    taken: dict[str, list[float]] = {}
+    for one in result.judged:
+        if one.candidate.timing is not None:
+            pairs = one.candidate.timing.samples
+            taken.setdefault(one.candidate.shape_key, []).extend(pair.plain_s for pair in pairs)
+    plain = {shape: median(seconds) * 1e3 for shape, seconds in taken.items()}
+
+    def read(one: Judged) -> tuple[float, float] | None:
+        timing = one.candidate.timing
+        if timing is None:
+            return None
+        at = plain[one.candidate.shape_key]
+        return at, at * timing.ratio_median
+
+    return read
 
 
 def ratio_over_shapes(

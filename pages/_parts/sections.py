@@ -59,7 +59,7 @@ def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     drawn = (
         ("saved", "Saved for backward (MB)", "MB", charts.saved_mb, saved),
         ("peak", "Peak (MB)", "MB", charts.peak_mb, peak),
-        ("time", "Median update time (ms)", "ms", charts.step_ms, {}),
+        ("time", "Update time (ms)", "ms", charts.step_ms(whole), {}),
     )
     places = [*pair_of_columns("curves"), *pair_of_columns("curves of time")]
     for place, (key, title, unit, read, more) in zip(places, drawn, strict=False):
@@ -88,8 +88,9 @@ def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         )
     left_out = len(every) - len(plans)
     st.caption(
-        "Solid: measured here; saved once per storage, peak with the model's state included; plain and "
-        "recomputed updates in turn."
+        "Solid: measured here; saved once per storage, peak with the model's state included. Update times "
+        "are plain's median over all pairs of a shape, times the ratio of the plan's own pairs: drift of "
+        "the machine cancels out."
         + (" Dashed and hollow: estimated, never gated." if longer_too else "")
         + (
             f" {left_out} more plans have no line here: pick candidates to see theirs."

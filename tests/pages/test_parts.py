@@ -107,7 +107,7 @@ def test_every_chart_draws_in_both_themes(store: Store) -> None:
     result = _result(store, studies.filled(store))
     for colours in (LIGHT, DARK):
         look = charts.Look(colours, result.spec.plans)
-        for read in (charts.saved_mb, charts.peak_mb, charts.step_ms):
+        for read in (charts.saved_mb, charts.peak_mb, charts.step_ms(result)):
             assert len(charts.over_shapes(result, "MB", read, look).data) == 3
         assert len(charts.ratio_over_shapes(result, 1.35, "gate", look).data) == 2
         json.loads(pairs_chart([(0.2, 0.25)] * 9, 1.35, colours).to_json())
@@ -194,3 +194,13 @@ def test_the_making_of_photos_is_said_while_it_lasts() -> None:
     assert progress.preparing([making]) == "making photos: 40 %"
     assert progress.preparing([making, done]) is None
     assert progress.preparing([]) is None
+
+
+def test_update_times_of_plans_are_of_one_plain_however_the_machine_drifts(store: Store) -> None:
+    result = _result(store, studies.filled(store))
+    read = charts.step_ms(result)
+    at = [one for one in result.judged if one.candidate.shape_key == result.judged[0].candidate.shape_key]
+    assert len(at) == 2 and len({read(one)[0] for one in at}) == 1
+    for one in at:
+        plain, own = read(one)
+        assert own / plain == pytest.approx(one.candidate.timing.ratio_median)
