@@ -290,8 +290,8 @@ def peak_mb(one: Judged) -> tuple[float, float] | None:
 
 
 def step_ms(result: StudyResult) -> Callable[[Judged], tuple[float, float] | None]:
-    """Reads update times, in ms: plain's median over all pairs at a shape, and that times the ratio of a
-    plan's own pairs. Medians of plans that were timed one after another would show the machine's drift."""
+    """Reads update times, in ms: plain's median over all pairs at a shape, and that times the ratio of
+    a plan's own pairs. Medians of plans timed one after another would show the machine's drift."""
     taken: dict[str, list[float]] = {}
     for one in result.judged:
         if one.candidate.timing is not None:

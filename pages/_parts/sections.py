@@ -88,9 +88,9 @@ def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         )
     left_out = len(every) - len(plans)
     st.caption(
-        "Solid: measured here; saved once per storage, peak with the model's state included. Update times "
-        "are plain's median over all pairs of a shape, times the ratio of the plan's own pairs: drift of "
-        "the machine cancels out."
+        "Solid: measured here; saved once per storage, peak with the model's state included. Update "
+        "times are plain's median over all pairs of a shape, times the ratio of the plan's own pairs: "
+        "drift of the machine cancels out."
         + (" Dashed and hollow: estimated, never gated." if longer_too else "")
         + (
             f" {left_out} more plans have no line here: pick candidates to see theirs."

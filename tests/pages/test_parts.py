@@ -199,7 +199,8 @@ def test_the_making_of_photos_is_said_while_it_lasts() -> None:
 def test_update_times_of_plans_are_of_one_plain_however_the_machine_drifts(store: Store) -> None:
     result = _result(store, studies.filled(store))
     read = charts.step_ms(result)
-    at = [one for one in result.judged if one.candidate.shape_key == result.judged[0].candidate.shape_key]
+    shape = result.judged[0].candidate.shape_key
+    at = [one for one in result.judged if one.candidate.shape_key == shape]
     assert len(at) == 2 and len({read(one)[0] for one in at}) == 1
     for one in at:
         plain, own = read(one)
