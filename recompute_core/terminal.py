@@ -90,12 +90,20 @@ def photo_progress() -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def steps_progress() -> Iterator[Callable[[str], None]]:
-    """A line on standard error that says which training step runs; where there is no terminal, only
-    what it waits for."""
+def steps_progress(phases: bool = False) -> Iterator[Callable[[str], None]]:
+    """A line on standard error that says which step runs. Where there is no terminal, a line for what it
+    waits for, and one for each of the `phases`: what stands before a colon or a bracket."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda what: _say(what) if what.startswith("waiting ") else None
+        said = [""]
+
+        def say(what: str) -> None:
+            phase = what.partition(": ")[0].partition(" (")[0]
+            if phase != said[0] and (phases or what.startswith("waiting ")):
+                said[0] = phase
+                _say(phase)
+
+        yield say
         return
     with console.status("starting") as status:
         yield lambda what: status.update(_plain(what))

@@ -59,7 +59,7 @@ def device_words(queue: Queue, study: str | None) -> tuple[bool, str]:
     elif queue.searching:
         text = f"Searching for plans at {queue.searching}"
     elif queue.is_held:
-        text = "Device: busy with another study, search or check"
+        text = "Device: busy with another study, search, check or second use"
     elif waiting:
         text = "Starting"
     else:

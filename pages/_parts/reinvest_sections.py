@@ -6,6 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from recompute_core.reinvest.gates import used_sentence
 from recompute_core.settings import ReceiptsSettings
 from recompute_core.spec import StudySpec
 from recompute_core.words import MB_NOTE, count
@@ -41,7 +42,7 @@ def how_far(one: Shown) -> None:
         _not_yet(one, "The largest microbatch within plain's peak is looked for first.")
         return
     st.html(f'<div class="rs-finding">{escape(reinvest_words.reach_sentence(reaches.batch))}</div>')
-    used = reinvest_words.used_sentence(one.result)
+    used = used_sentence(one.result)
     if used is not None:
         st.html(f'<div class="rs-finding">{used}</div>')
     st.html(reinvest_markup.reach_table(reaches.batch))

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 
 from recompute_core.gates import megabytes
-from recompute_core.reinvest.asked import SIDES, passes
+from recompute_core.reinvest.asked import SIDES
 from recompute_core.reinvest.driver import PHASES
 from recompute_core.reinvest.found import (
     SIZE_WORDS,
     Accumulation,
     Reach,
     ReinvestGate,
-    ReinvestResult,
     Throughput,
     Training,
 )
 from recompute_core.reinvest.kept import Now
 from recompute_core.reinvest.result import trains
 from recompute_core.settings import size_fields
+from recompute_core.studies.locks import machine_lock
 from recompute_core.words import count, sentence_case
 
 from .progress import Step
@@ -59,9 +59,9 @@ def standing(one: Shown, at: float) -> str:
     now = one.now
     if one.kept.cancel_asked():
         return "Cancelling: stopping after what is being written."
-    if one.result.status == "waiting":
+    if one.result.status == "waiting" and machine_lock().is_held():
         return "Waiting: something else is being measured on this machine. It starts after that."
-    if now is None:
+    if now is None or one.result.status == "waiting":
         return "Starting: torch is being loaded in a process of its own."
     left = seconds_left(now, at)
     still = "" if left is None else f", about {duration(left)} left (estimated)"
@@ -126,26 +126,12 @@ def reach_sentence(reach: Reach) -> str:
     if reach.limit is not None:
         return f"{said} It ends there: {reach.limit}."
     if reach.estimated_next_bytes is not None:
+        next_one = next((one for one in reach.tried if one.size == reach.next_size), None)
+        if next_one is not None and next_one.peak_bytes is not None:
+            return f"{said} At {reach.next_size:,} it takes more, {megabytes(next_one.peak_bytes)}."
         need = megabytes(reach.estimated_next_bytes)
         said += f" At {reach.next_size:,} it would take {need} (estimated)."
     return said
-
-
-def used_sentence(result: ReinvestResult) -> str | None:
-    """The microbatch of whole updates, and how many passes it takes; None where there is none."""
-    if result.microbatch is None:
-        return None
-    asked, size = result.asked, result.microbatch
-    plain = passes(asked.effective_batch, result.plain_microbatch)
-    own = passes(asked.recomputed_batch, size)
-    why = "as asked" if asked.microbatch is not None else "shared out evenly"
-    said = (
-        f"Whole updates use microbatch {size:,}: {asked.recomputed_batch:,} examples in "
-        f"{count(own, 'pass', 'passes')}, {why}"
-    )
-    if asked.recomputed_batch != asked.effective_batch:
-        return f"{said}; plain's {asked.effective_batch:,} take {plain:,}."
-    return f"{said}, instead of plain's {plain:,}."
 
 
 # --- the same objective --------------------------------------------------------------------------

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 )
 @click.option("--shape", metavar="KEY", help="At this shape, such as '192x96 B=16'; else the first.")
 @click.option(
-    "--preset", "preset_name", default="quick", metavar="NAME", help=f"{' or '.join(PRESETS)}."
+    "--preset",
+    "preset_name",
+    default="quick",
+    show_default=True,
+    metavar="NAME",
+    help=f"{' or '.join(PRESETS)}.",
 )
 @click.option(
     "--set",
@@ -61,7 +66,7 @@ def reinvest(
     kept = declare(store, asked)
     click.echo(f"Reinvestment {kept.run_id} of study {study_id} in {store.home}", err=True)
     try:
-        with steps_progress() as tell:
+        with steps_progress(phases=True) as tell:
             drive(kept, listener=lambda now: tell(_progress(now.words, now.done, now.total)))
     except Cancelled:
         write_json(json_file, result_of(kept).document())
@@ -91,6 +96,7 @@ def _show(found: "ReinvestResult") -> None:
 def _lines(found: "ReinvestResult") -> Iterator[str]:
     from ..gates import megabytes
     from .found import SIZE_WORDS
+    from .gates import used_sentence
 
     reaches = (found.reaches.batch, found.reaches.seq_len) if found.reaches else ()
     for reach in filter(None, reaches):
@@ -109,6 +115,8 @@ def _lines(found: "ReinvestResult") -> Iterator[str]:
             f"Largest {what} within plain's peak of {megabytes(reach.budget_bytes)}: {best.size:,} "
             f"instead of {reach.plain_size:,}, measured {megabytes(best.peak_bytes)}."
         )
+    if (used := used_sentence(found)) is not None:
+        yield used
     if (same := found.accumulation) is not None:
         gap, means = same.largest_relative_gap, same.mean_of_means_gap
         yield (
@@ -165,7 +173,7 @@ def _gate_table(found: "ReinvestResult") -> Any:
             OUTCOMES[gate.outcome],
             f"{gate.bound} {gate.threshold:g}",
             "" if gate.observed is None else f"{gate.observed:.3g}",
-            "" if gate.ci95 is None else _interval(gate.ci95),
+            "" if gate.ci95 is None else "exact" if gate.is_exact else _interval(gate.ci95),
             gate.sentence,
         )
     return table

@@ -198,6 +198,8 @@ class _Run:
             name = training_name(side, seed)
             if self._kept.read(name, TrainingRun) is None:
                 self._learn(name, side, seed)
+            else:  # done by an earlier process: it says nothing of this one's speed
+                self._done_then += self._asked.updates_of(side)
             self._done = before + self._asked.updates_of(side)
 
     def _learn(self, name: str, side: Side, seed: int) -> None:

@@ -160,12 +160,14 @@ class Throughput(Record):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def recomputed_rate(self) -> float:
-        return self.recomputed_examples / self.timing.candidate_median_s
+        """Plain's rate times `rate_ratio`, so that the three figures agree."""
+        return self.plain_rate * self.rate_ratio
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def rate_ratio(self) -> float:
-        """Examples per second under the plan over plain's: from the median of the paired ratios."""
+        """Examples per second under the plan over plain's: from the median of the paired ratios, in
+        which drift of the machine cancels."""
         return self._share / self.timing.ratio_median
 
     @computed_field  # type: ignore[prop-decorator]
@@ -343,6 +345,11 @@ class ReinvestGate(Record):
     ci95: Interval | None
     kind: FigureKind = "measured"
     sentence: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the figure is no estimate of a median: its interval is itself."""
+        return self.ci95 is not None and self.ci95[0] == self.ci95[1]
 
 
 class ReinvestResult(Record):

@@ -10,7 +10,7 @@ from ..gates import gap_words, megabytes, outcome_of
 from ..intervals import Interval
 from ..results import Outcome, Verdict
 from ..words import count, listed, scientific, sentence_case
-from .asked import ReinvestSpec, ReinvestThresholds
+from .asked import ReinvestSpec, ReinvestThresholds, passes
 from .found import (
     Accumulation,
     Rare,
@@ -18,6 +18,7 @@ from .found import (
     Reaches,
     ReinvestGate,
     ReinvestGateId,
+    ReinvestResult,
     Throughput,
     Training,
     Tried,
@@ -150,7 +151,10 @@ def _rare(found: Training | None, not_trained: str | None, limits: ReinvestThres
     rare = found.rare
     outcome = outcome_of(rare.loss_ci95, threshold)
     if rare.plain <= threshold:
-        words = f"Plain's own recall of {rare.label} is {rare.plain:.2f}: there is no more to lose."
+        words = (
+            f"Plain's own recall of {rare.label} is {rare.plain:.2f}: it was not learnt, so nothing can "
+            "be lost; more examples would tell, as in the preset full."
+        )
         return _gate("rare_recall", "undecided", threshold, rare.loss, rare.loss_ci95, words)
     sentence = (
         f"Recall of {rare.label} {_lost(rare.loss)} on {count(rare.receipts, 'receipt')} "
@@ -218,6 +222,23 @@ def no_fewer_passes(asked: ReinvestSpec, reach: Reach) -> str | None:
         f"Microbatch {best.size}, the largest that fits, takes as many passes of an update of "
         f"{asked.recomputed_batch} as {reach.plain_size} does."
     )
+
+
+def used_sentence(result: ReinvestResult) -> str | None:
+    """The microbatch of whole updates, and how many passes it takes; None where there is none."""
+    if result.microbatch is None:
+        return None
+    asked, size = result.asked, result.microbatch
+    plain = passes(asked.effective_batch, result.plain_microbatch)
+    own = passes(asked.recomputed_batch, size)
+    why = "as asked" if asked.microbatch is not None else "shared out evenly"
+    said = (
+        f"Whole updates use microbatch {size:,}: {asked.recomputed_batch:,} examples in "
+        f"{count(own, 'pass', 'passes')}, {why}"
+    )
+    if asked.recomputed_batch != asked.effective_batch:
+        return f"{said}; plain's {asked.effective_batch:,} take {plain:,}."
+    return f"{said}, instead of plain's {plain:,}."
 
 
 def sentence_of(

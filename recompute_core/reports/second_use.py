@@ -37,6 +37,10 @@ class SecondUse(BaseModel):
     """Under the plan; None where no larger one fits."""
     effective_batch: int
     recomputed_effective_batch: int
+    seeds: tuple[int, ...]
+    """Of the training runs; empty without training."""
+    examples: int
+    """Drawn in each training run; 0 without."""
     declared_at: str
     asked_digest: str
     """SHA-256 of all that was asked, thresholds included."""
@@ -84,6 +88,8 @@ def said(found: Findings, spec: StudySpec) -> SecondUse:
         microbatch=result.microbatch,
         effective_batch=found.asked.effective_batch,
         recomputed_effective_batch=found.asked.recomputed_batch,
+        seeds=training.seeds if training else (),
+        examples=training.examples if training else 0,
         declared_at=found.declared_at,
         asked_digest=result.asked_digest,
         gates=result.gates,

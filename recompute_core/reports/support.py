@@ -126,7 +126,7 @@ def compare_facts(said: dict[str, Any], supported: dict[str, Any], *, with_words
         if where is not None:
             raise Untrusted("facts-differ", f"the report's {where} does not follow from its evidence")
     what = "figure, digest and sentence" if with_words else "figure and digest (but not the wording)"
-    return f"Every other {what} follows from the evidence too."
+    return f"Every other {what} follows from the evidence too, those of second uses included."
 
 
 def _first_difference(said: Any, supported: Any, with_words: bool, where: str) -> str | None:

@@ -461,11 +461,11 @@ def test_the_device_is_busy_whatever_holds_the_machine(store: Store) -> None:
     assert machine.acquire()  # a command, or a study of another RECOMPUTE_HOME
     assert device_words(queue_of(store), None) == (
         True,
-        "Device: busy with another study, search or check",
+        "Device: busy with another study, search, check or second use",
     )
     lock = Lock(store.folder(study) / f"plans {SHAPE}.lock")
     assert lock.acquire()
-    busy = (True, "Device: busy with another study, search or check, 1 waiting")
+    busy = (True, "Device: busy with another study, search, check or second use, 1 waiting")
     assert device_words(queue_of(store), None) == busy
     turn = Lock(store.folder(study) / f"plans {SHAPE}.turn")
     assert turn.acquire()

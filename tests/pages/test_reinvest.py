@@ -32,6 +32,7 @@ from recompute_core.reinvest.kept import Kept, Now, declare, training_name
 from recompute_core.reinvest.result import plain_microbatch
 from recompute_core.results import Gap, Pair, Timing
 from recompute_core.spec import StudySpec, parse_spec
+from recompute_core.studies.locks import machine_lock
 from recompute_core.studies.store import Store
 from recompute_core.workloads.receipts.cache import Facts
 from recompute_core.workloads.receipts.labels import LABELS
@@ -338,13 +339,16 @@ def test_a_run_under_way(open_page: OpenPage, store: Store, study: str) -> None:
 
 def test_a_run_that_waits(open_page: OpenPage, store: Store, study: str) -> None:
     made = Made(store, study).tell("waiting for the machine", 0, 4)
-    lock = made.kept.lock
-    assert lock.acquire()
+    lock, machine = made.kept.lock, machine_lock()
+    assert lock.acquire() and machine.acquire()
     try:
         said = text(open_page("reinvest", study=study))
         assert "Waiting: something else is being measured on this machine." in said
         assert "The largest microbatch within plain's peak is looked for first." in said
+        machine.release()
+        assert "Starting: torch is being loaded" in text(open_page("reinvest", study=study))
     finally:
+        machine.release()
         lock.release()
 
 

@@ -358,7 +358,8 @@ def test_other_words_of_another_version_are_no_reason_to_refuse() -> None:
     assert "page" not in [check.id for check in found.checks]
     facts = next(check for check in found.checks if check.id == "facts")
     assert facts.sentence == (
-        "Every other figure and digest (but not the wording) follows from the evidence too."
+        "Every other figure and digest (but not the wording) follows from the evidence too, those of "
+        "second uses included."
     )
     assert "Use it." not in json.dumps(found.document()), "what is shown is computed here"
     assert "Nor was the wording of what was signed" in found.warnings[0]

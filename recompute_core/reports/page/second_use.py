@@ -2,7 +2,7 @@
 
 from ...reinvest.found import ClassRecall, ReinvestGate
 from ...reinvest.gates import GATE_NAMES
-from ...words import OUTCOMES, scientific, sentence_case
+from ...words import OUTCOMES, count, scientific, sentence_case
 from ..second_use import SecondUse
 from .markup import Column, Group, Html, el, join, paragraph, table
 from .plot import mark
@@ -44,14 +44,14 @@ def _one(one: SecondUse) -> Html:
     changed = f"{one.objective} Every figure below is to be read with that." if one.objective else None
     return el(
         "section",
-        el("h3", one.shape_key, " ", mark(outcome, VERDICTS[one.verdict])),
+        el("h3", f"{one.shape_key}, run {one.run_id} ", mark(outcome, VERDICTS[one.verdict])),
         paragraph(one.sentence),
         paragraph(el("b", changed)) if changed else None,
         paragraph(
             f"In plain: microbatch {one.plain_microbatch}, effective batch {one.effective_batch}. Under "
             f"the plan: microbatch {one.microbatch or 'none larger'}, effective batch "
-            f"{one.recomputed_effective_batch}. Thresholds declared {when(one.declared_at)}, before the "
-            "run."
+            f"{one.recomputed_effective_batch}. Thresholds declared {when(one.declared_at)}; the run is "
+            "named by their digest, with all else that was asked."
         ),
         table(_GATES, [Group([_gate(gate) for gate in one.gates])], "Gates of the second use", "wide"),
         _recall(one),
@@ -63,10 +63,16 @@ def _gate(gate: ReinvestGate) -> tuple[Html | str, ...]:
         sentence_case(GATE_NAMES[gate.id]),
         f"{gate.bound} {_figure(gate, gate.threshold)}",
         "–" if gate.observed is None else _figure(gate, gate.observed),
-        "–" if gate.ci95 is None else " to ".join(_figure(gate, edge) for edge in gate.ci95),
+        _interval(gate),
         mark(gate.outcome, OUTCOMES[gate.outcome]),
         gate.sentence,
     )
+
+
+def _interval(gate: ReinvestGate) -> str:
+    if gate.ci95 is None:
+        return "–"
+    return "exact" if gate.is_exact else " to ".join(_figure(gate, edge) for edge in gate.ci95)
 
 
 def _figure(gate: ReinvestGate, value: float) -> str:
@@ -85,7 +91,8 @@ def _recall(one: SecondUse) -> Html | None:
         table(
             _CLASSES,
             [Group([_class(recall) for recall in one.classes])],
-            "Recall on validation: mean over receipts of the share of their photos, all seeds",
+            "Recall on validation: mean over receipts of the share of their photos, "
+            f"{count(len(one.seeds), 'seed')} of {one.examples:,} examples each",
             "wide",
         ),
         paragraph(
