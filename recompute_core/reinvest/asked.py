@@ -102,7 +102,7 @@ class ReinvestSpec(Frozen):
 
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
-        "training": {"examples": 448, "evaluate_every": 4},
+        "training": {"examples": 320, "evaluate_every": 3},
         "timing": {"min_pairs": 7, "max_pairs": 7, "budget_s": 0},
     },
     "full": {

@@ -246,8 +246,8 @@ def test_the_fields_start_from_the_preset_and_launch_what_the_command_would(
 ) -> None:
     app = open_page("reinvest", study=study)
     said = text(app)
-    assert "448 examples a run, 7 pairs of updates or more" in said
-    assert "6 training runs of 7 updates" in said and "Duration, estimated about" in said
+    assert "320 examples a run, 7 pairs of updates or more" in said
+    assert "6 training runs of 5 updates" in said and "Duration, estimated about" in said
     assert _field(app, "Effective batch (examples an update)").value == 64
     for label, name in (("Examples per second, at least", "as a multiple of plain's"),
                         ("Rare recall lost, at most", "as a share of its receipts")):  # fmt: skip
