@@ -227,7 +227,7 @@ def _thresholds(found: Snapshot) -> dict[str, float]:
         help=_LIMITS["rare_recall_loss"].description,
         disabled=not trains(found.row.spec),
     )  # fmt: skip
-    st.caption(f"{loss:.0%} of the rare receipts")
+    st.caption(f"{100 * loss:.0f} % of the rare receipts")
     return {
         "accumulation_gap": gap,
         "rate_ratio": round(rate, 9),

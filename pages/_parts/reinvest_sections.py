@@ -111,7 +111,8 @@ def what_it_buys(one: Shown) -> None:
     )
     st.caption(
         f"Measured here: {count(found.timing.pairs, 'pair')} of whole accumulated updates in turn, in "
-        f"one process; dashed: the gate, at least {limit:g}. {INTERVAL_NOTE}"
+        f"one process. Circles: pairs; line and band: their median so far and its interval; dashed: the "
+        f"gate, at least {limit:g}. {INTERVAL_NOTE}"
     )
 
 

@@ -257,7 +257,7 @@ def _thresholds() -> dict[str, float]:
             "Peak, at most", value=usual.peak_ratio, step=0.01, format="%.2f", key="max_peak",
             bind="query-params", help=GATE_MEANINGS["memory_saving"],
         )  # fmt: skip
-        st.caption(f"{peak_ratio:.0%} of plain's")
+        st.caption(f"{100 * peak_ratio:.0f} % of plain's")
     with update:
         update_ratio = st.number_input(
             "Update, at most", value=usual.update_ratio, step=0.01, format="%.2f", key="max_update",
