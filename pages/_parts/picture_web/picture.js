@@ -397,14 +397,15 @@ class Picture {
       ...this.data.rings.map((ring) => this.spot(ring, null)),
     ];
     this.spots.sort((a, b) => a.at.update - b.at.update || a.at.peak - b.at.peak);
-    this.focusAt = Math.min(this.focusAt, Math.max(0, this.spots.length - 1));
+    // Whoever came to a point by other ways than the arrow keys stays there, too.
+    const again = this.plot.getRootNode().activeElement?.dataset?.spot;
+    this.focusAt = Math.min(Number(again ?? this.focusAt), Math.max(0, this.spots.length - 1));
     const plain = svg("g", { class: "spot plain", "aria-hidden": "true", transform: `translate(${this.x(1)} ${this.y(1)})` });
     plain.append(svg("path", { d: marks.plain }));
     this.spots.forEach((spot, number) => {
       spot.node.setAttribute("data-spot", number);
       spot.node.setAttribute("tabindex", number === this.focusAt ? 0 : -1);
     });
-    const again = this.plot.getRootNode().activeElement?.dataset?.spot;
     this.layers.points.replaceChildren(plain, ...this.spots.map((spot) => spot.node));
     if (again !== undefined) this.spots[this.focusAt]?.node.focus();
   }
