@@ -7,7 +7,8 @@ from pages._parts.candidates_view import candidates_table
 from pages._parts.data import Snapshot
 from pages._parts.draggable import draggable, hand
 from pages._parts.found import budget_in, estimated_points
-from pages._parts.gates_panel import asked_thresholds, ends_of, forget_what_if, move_lines
+from pages._parts.gate_address import ends_of
+from pages._parts.gates_panel import asked_thresholds, forget_what_if, move_lines
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge

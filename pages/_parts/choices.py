@@ -16,7 +16,8 @@ def _start(study: str, param: str, options: Sequence[str], name: str) -> tuple[s
     return key, kept
 
 
-def _keep(param: str, chosen: Sequence[str]) -> None:
+def put(param: str, chosen: Sequence[str]) -> None:
+    """Write a choice into the address, or take it out where there is none."""
     if list(chosen) == st.query_params.get_all(param):
         return
     if chosen:
@@ -36,7 +37,7 @@ def several(
     key, kept = _start(study, param, options, name or param)
     chosen = draw(key)
     kept[key] = chosen
-    _keep(param, chosen)
+    put(param, chosen)
     return chosen
 
 
@@ -48,5 +49,5 @@ def switch(study: str, label: str, param: str, word: str, usual: bool, **more: A
         st.session_state[key] = kept.get(key, usual is not (st.query_params.get(param) == word))
     on = st.toggle(label, key=key, **more)
     kept[key] = on
-    _keep(param, [] if on is usual else [word])
+    put(param, [] if on is usual else [word])
     return on

@@ -11,6 +11,7 @@ from recompute_core.results import StudyResult
 from recompute_core.studies.store import Store, StudyRow
 from recompute_core.words import in_utc
 
+from .choices import put
 from .data import snapshot
 from .words import literal, shapes_line, workload_label
 
@@ -107,10 +108,7 @@ def _picked(side: str, key: str) -> None:
 
 def _swap(a: str | None, b: str | None) -> None:
     for side, value in (("a", b), ("b", a)):
-        if value is None:
-            st.query_params.pop(side, None)
-        else:
-            st.query_params[side] = value
+        put(side, [value] if value else [])
     st.session_state[_KEPT] = {}
 
 

@@ -8,48 +8,46 @@ import streamlit as st
 from recompute_core.errors import InputError
 from recompute_core.gates import GATE_NAMES
 from recompute_core.results import Gate, GateId
-from recompute_core.spec import Thresholds, parse_spec
+from recompute_core.spec import Thresholds
 from recompute_core.studies.store import StudyRow
 from recompute_core.words import sentence_case
 
-from . import markup
+from . import gate_address, markup
+from .choices import put
 from .words import GATE_MEANINGS, figure, interval
 
-_SLIDERS = {"peak_ratio": "peak", "update_ratio": "update"}
-"""What can be moved, and its name in the address: the same as on Trade-off, which shows it too."""
-_MEANINGS = {"peak_ratio": "memory_saving", "update_ratio": "update_latency"}
+_SLIDERS: dict[gate_address.Name, GateId] = {
+    "peak_ratio": "memory_saving",
+    "update_ratio": "update_latency",
+}
+"""What can be moved here, and its gate."""
 _KEPT, _VISITS = "what-if", "demo visits"
 
 
 def asked_gates(row: StudyRow) -> Thresholds:
     """Draws the two sliders and returns the thresholds they stand at."""
-    declared = row.spec.thresholds
+    declared, ends = row.spec.thresholds, gate_address.ends_of(row.spec.thresholds)
     kept = st.session_state.setdefault(_KEPT, {})
     limits: Thresholds = kept.setdefault(row.id, _from_address(declared))
     places = st.columns(2, gap="medium")
     with places[0]:
-        low = min(0.05, declared.peak_ratio)
-        peak = _slider("Peak, at most", low, 1.0, row.id, "peak_ratio", limits)
+        peak = _slider("Peak, at most", ends.peak, row.id, "peak_ratio", limits)
     with places[1]:
-        high = max(2.0, declared.update_ratio)
-        update = _slider("Update time, at most", 1.0, high, row.id, "update_ratio", limits)
+        update = _slider("Update time, at most", ends.update, row.id, "update_ratio", limits)
     asked = limits.model_copy(update={"peak_ratio": peak, "update_ratio": update})
     kept[row.id] = asked
-    for name, param in _SLIDERS.items():
-        value = getattr(asked, name)
-        if value == getattr(declared, name):
-            st.query_params.pop(param, None)
-        elif st.query_params.get(param) != f"{value:g}":
-            st.query_params[param] = f"{value:g}"
+    gate_address.write(declared, asked, _SLIDERS)
     return asked
 
 
-def _slider(label: str, low: float, high: float, study: str, name: str, limits: Thresholds) -> float:
+def _slider(
+    label: str, ends: tuple[float, float], study: str, name: gate_address.Name, limits: Thresholds
+) -> float:
     # A slider that comes back to the page starts anew: the browser and this server would each remember
     # another place of it.
     key = f"demo {name} {study} {st.session_state.get(_VISITS, 0)}"
-    help_, value = GATE_MEANINGS[_MEANINGS[name]], getattr(limits, name)
-    return round(st.slider(label, low, high, value, step=0.01, key=key, help=help_), 6)
+    help_, value = GATE_MEANINGS[_SLIDERS[name]], getattr(limits, name)
+    return round(st.slider(label, *ends, value, step=0.01, key=key, help=help_), 6)
 
 
 def start_anew() -> None:
@@ -66,18 +64,15 @@ def forget_moved(row: StudyRow) -> None:
 
 def leave_address() -> None:
     """What was asked of one study is not asked of the next."""
-    for param in _SLIDERS.values():
-        st.query_params.pop(param, None)
+    for name in _SLIDERS:
+        put(gate_address.PARAMS[name], [])
 
 
 def _from_address(declared: Thresholds) -> Thresholds:
-    """The declared thresholds with what the address says of these two, if it can be."""
-    given = {name: st.query_params[p] for name, p in _SLIDERS.items() if p in st.query_params}
     try:
-        asked = parse_spec({"thresholds": {**declared.model_dump(), **given}}).thresholds
+        return gate_address.read(declared, _SLIDERS)
     except InputError:
         return declared
-    return asked if asked.peak_ratio >= 0.05 and asked.update_ratio <= 2 else declared
 
 
 # --- the three gates as cards ----------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """The threshold sliders: declared values to start from, anything else a what-if kept in the address."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import streamlit as st
 
@@ -10,38 +8,11 @@ from recompute_core.errors import InputError
 from recompute_core.spec import Thresholds, parse_spec
 from recompute_core.studies.store import StudyRow
 
+from . import gate_address
+from .gate_address import PARAMS, ends_of
 from .words import GATE_MEANINGS, figure, literal
 
-Name = Literal["peak_ratio", "update_ratio", "gradient_gap", "relative_gap"]
-_PARAMS: dict[Name, str] = {
-    "peak_ratio": "peak",
-    "update_ratio": "update",
-    "gradient_gap": "gap",
-    "relative_gap": "relative",
-}
-_LOWEST_PEAK, _HIGHEST_UPDATE = 0.05, 2.0
 _GAPS = [float(f"{m}e-{e}") for e in range(9, 0, -1) for m in (1, 2, 5)]
-
-
-@dataclass(frozen=True)
-class Ends:
-    """How far the two lines go: sliders and picture alike."""
-
-    peak: tuple[float, float]
-    update: tuple[float, float]
-
-    def hold(self, limits: Thresholds) -> bool:
-        """Whether thresholds lie between them."""
-        (low, high), (first, last) = self.peak, self.update
-        return low <= limits.peak_ratio <= high and first <= limits.update_ratio <= last
-
-
-def ends_of(declared: Thresholds) -> Ends:
-    """The usual ends, or farther where a threshold was declared beyond them."""
-    return Ends(
-        (min(_LOWEST_PEAK, declared.peak_ratio), 1.0),
-        (1.0, max(_HIGHEST_UPDATE, declared.update_ratio)),
-    )
 
 
 def asked_thresholds(row: StudyRow) -> Thresholds:
@@ -109,7 +80,7 @@ def move_lines(row: StudyRow, peak: float, update: float) -> None:
 
 def forget_what_if(row: StudyRow) -> None:
     """Back to the declared thresholds."""
-    for name in _PARAMS:
+    for name in PARAMS:
         st.session_state[name] = getattr(row.spec.thresholds, name)
 
 
@@ -119,34 +90,23 @@ def _start(row: StudyRow) -> None:
     fresh = st.session_state.get("what-if study") != row.id
     if fresh and row.id not in kept:
         kept[row.id] = _from_address(row.spec.thresholds)
-    for name in _PARAMS:
+    for name in PARAMS:
         if fresh or name not in st.session_state:
             st.session_state[name] = getattr(kept[row.id], name)
     st.session_state["what-if study"] = row.id
 
 
 def _from_address(declared: Thresholds) -> Thresholds:
-    given = {name: st.query_params[p] for name, p in _PARAMS.items() if p in st.query_params}
     try:
-        spec = parse_spec({"thresholds": {**declared.model_dump(), **given}})
+        return gate_address.read(declared, PARAMS)
     except InputError as error:
         st.warning(literal(f"The thresholds in the address are not used: {error}"))
         return declared
-    asked = spec.thresholds
-    if not ends_of(declared).hold(asked):
-        st.warning("The thresholds in the address are not used: they are beyond the sliders.")
-        return declared
-    return asked
 
 
 def _keep(row: StudyRow, asked: Thresholds) -> None:
     st.session_state["what-if"][row.id] = asked
-    for name, param in _PARAMS.items():
-        value = getattr(asked, name)
-        if value == getattr(row.spec.thresholds, name):
-            st.query_params.pop(param, None)
-        elif st.query_params.get(param) != f"{value:g}":
-            st.query_params[param] = f"{value:g}"
+    gate_address.write(row.spec.thresholds, asked, PARAMS)
 
 
 def _stops(*also: float) -> Sequence[float]:

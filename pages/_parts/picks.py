@@ -4,6 +4,8 @@ from collections.abc import Collection, Sequence
 
 import streamlit as st
 
+from .choices import put
+
 MOST = 50
 """So many are kept: an address has its limits."""
 _PARAM = "pick"
@@ -14,11 +16,7 @@ def picked(study: str, known: Collection[str]) -> list[str]:
     kept = st.session_state.setdefault("picked", {})
     asked = kept.get(study, st.query_params.get_all(_PARAM)[:MOST])
     kept[study] = [one for one in dict.fromkeys(asked) if one in known]
-    if kept[study] != st.query_params.get_all(_PARAM):
-        if kept[study]:
-            st.query_params[_PARAM] = kept[study]
-        else:
-            st.query_params.pop(_PARAM, None)
+    put(_PARAM, kept[study])
     found: list[str] = kept[study]
     return found
 

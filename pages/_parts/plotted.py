@@ -15,7 +15,7 @@ from recompute_core.words import shape_labels
 
 from .data import Snapshot
 from .found import Budget, Estimated
-from .gates_panel import Ends
+from .gate_address import Ends
 from .palette import VERDICT_MARK, Mark
 from .picture import NAMED_IN_WORDS, Point, describe, names, points, view_of
 from .progress import is_open

@@ -26,32 +26,32 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
         yield address, study
 
 
+def on_every_page(
+    visitor: Callable[..., Watched], address: str, query: str, theme: str
+) -> dict[str, list[str]]:
+    """The violations of each page that has any."""
+    watched = visitor(theme)
+    page = watched.page()
+    found: dict[str, list[str]] = {}
+    for name, path in PAGES.items():
+        page.goto(f"{address}/{path}{query}")
+        settle(page)
+        if problems := violations(page):
+            found[name] = problems
+    watched.context.close()
+    return found
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_no_page_keeps_anybody_out(
     served: tuple[str, str], visitor: Callable[..., Watched], theme: str
 ) -> None:
     address, study = served
-    page = visitor(theme).page()
-    found: dict[str, list[str]] = {}
-    for name, path in PAGES.items():
-        page.goto(f"{address}/{path}?study={study}")
-        settle(page)
-        if problems := violations(page):
-            found[name] = problems
-    assert found == {}
+    assert on_every_page(visitor, address, f"?study={study}", theme) == {}
 
 
 def test_no_page_without_a_study_keeps_anybody_out(
     tmp_path: Path, visitor: Callable[..., Watched]
 ) -> None:
     with server(tmp_path) as address:
-        watched = visitor()
-        page = watched.page()
-        found: dict[str, list[str]] = {}
-        for name, path in PAGES.items():
-            page.goto(f"{address}/{path}")
-            settle(page)
-            if problems := violations(page):
-                found[name] = problems
-        watched.context.close()
-    assert found == {}
+        assert on_every_page(visitor, address, "", "light") == {}

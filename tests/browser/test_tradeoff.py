@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from pages._parts import plotted
 from pages._parts.data import Snapshot
-from pages._parts.gates_panel import ends_of
+from pages._parts.gate_address import ends_of
 from pages._parts.palette import VERDICT_MARK
 from pages._parts.whatif import rejudge
 from recompute_core.studies.assemble import assemble

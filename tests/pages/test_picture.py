@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
 
 from pages._parts import candidates, charts, picks, plotted, published
-from pages._parts.gates_panel import ends_of
+from pages._parts.gate_address import ends_of
 from pages._parts.palette import LIGHT
 from pages._parts.picture import pareto
 from pages._parts.whatif import rejudge
