@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .spec import StudySpec, Thresholds
     from .studies.run import run_study
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = [
     "MemoryRun",
     "StudySpec",

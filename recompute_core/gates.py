@@ -216,6 +216,14 @@ def judge(candidate: Candidate, thresholds: Thresholds) -> Judged:
     return Judged(candidate=candidate, gates=gates, verdict=verdict)
 
 
+def is_open(one: Judged) -> bool:
+    """Whether something of this candidate is still to come, so that its verdict says nothing yet."""
+    candidate = one.candidate
+    if isinstance(candidate, Refused):
+        return candidate.stopped_by == "pending"
+    return isinstance(candidate, Proven) and candidate.failure is None
+
+
 def verdict_of(gates: Iterable[Gate]) -> Verdict:
     """What gates come to: one that fails keeps the original, all that pass adopt."""
     found = {gate.outcome for gate in gates}

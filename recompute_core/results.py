@@ -7,7 +7,7 @@ integers, times are seconds. A counter that a device lacks is None, with the rea
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
@@ -417,8 +417,32 @@ class Timeline(Record):
     seconds: tuple[float, ...]
     bytes: tuple[int, ...]
     """Total bytes alive, state included."""
+    kept: tuple[int, ...] | None = None
+    """Of these, what autograd keeps for backward; None where the meter cannot tell."""
+    back: tuple[int, ...] | None = None
+    """Of these, what replays brought back; None where the meter cannot tell."""
     marks: tuple[tuple[float, str], ...]
     """When each phase or block began: seconds, label."""
+
+    @model_validator(mode="after")
+    def _one_figure_a_moment(self) -> Self:
+        if any(kind is not None and len(kind) != len(self.bytes) for kind in (self.kept, self.back)):
+            raise ValueError("kept and back have a figure for each moment")
+        return self
+
+
+class StateParts(Record):
+    """What is alive between updates, in bytes of distinct storages."""
+
+    parameters: Bytes
+    gradients: Bytes
+    optimizer: Bytes
+    other: Bytes
+    """Buffers and inputs."""
+
+    @property
+    def total(self) -> int:
+        return self.parameters + self.gradients + self.optimizer + self.other
 
 
 class Memory(Record):
@@ -433,6 +457,8 @@ class Memory(Record):
     """The same, once per pointer, parameters and inputs included."""
     state_bytes: Bytes
     """Parameters, buffers, gradients, optimizer state and inputs: alive before the update."""
+    state_parts: StateParts | None = None
+    """How `state_bytes` are made up; None in records of versions that did not tell."""
     peak_samples: tuple[Bytes, ...]
     """Peak of each measured update, above the state."""
     peak_reserved_bytes: Bytes | None = None

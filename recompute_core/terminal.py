@@ -313,8 +313,7 @@ def comparison_table(found: "StudyComparison") -> Table:
         table.add_row(
             _plain(one.shape_key),
             _plain(one.plan),
-            one.a.verdict.replace("_", " "),
-            one.b.verdict.replace("_", " "),
+            *((side.verdict or "not yet").replace("_", " ") for side in (one.a, one.b)),
             *((f"{ratio.a:.3f}", f"{ratio.b:.3f}", _moved_ratio(ratio)) if ratio else [""] * 3),
             *((in_mb(peak.a), in_mb(peak.b), signed_mb(peak.difference)) if peak else [""] * 3),
         )

@@ -13,7 +13,7 @@ from recompute_core.results import Memory, Timeline
 from recompute_core.spec import Thresholds
 
 from .pairs import pairs_chart
-from .palette import Palette
+from .palette import Palette, faint
 from .picture import Point, picture
 from .timelines import phases
 from .words import plan_label
@@ -96,7 +96,7 @@ def _state(figure: go.Figure, state: int, timeline: Timeline, look: Look) -> Non
         go.Scatter(
             x=[0, timeline.seconds[-1] * 1e3], y=[state / 1e6] * 2, mode="lines", fill="tozeroy",
             name=f"model, gradients, optimizer: {megabytes(state)}",
-            fillcolor=_faint(look.colours.ink, 0.5), line={"width": 0, "color": look.colours.ink},
+            fillcolor=faint(look.colours.ink, 0.5), line={"width": 0, "color": look.colours.ink},
             hoverinfo="skip",
         )
     )  # fmt: skip
@@ -121,7 +121,7 @@ def _made(
     figure.add_trace(
         go.Scatter(
             x=across, y=[count / 1e6 for count in timeline.bytes], mode="lines", name=name,
-            fill="tonexty", fillcolor=_faint(colour, alpha),
+            fill="tonexty", fillcolor=faint(colour, alpha),
             line={"color": colour, "width": 2.5, "dash": dash},
             hovertemplate=f"{name}: %{{y:,.1f}} MB at %{{x:,.0f}} ms<extra></extra>",
         )
@@ -207,8 +207,3 @@ def middle_chart(marks: Sequence[Point], limits: Thresholds, look: Look) -> go.F
         if trace.mode == "markers+text":
             trace.update(textfont={"size": look.text_px}, marker={"size": 16})
     return figure
-
-
-def _faint(colour: str, alpha: float) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha})"

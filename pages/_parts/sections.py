@@ -11,6 +11,7 @@ from recompute_core.estimating import fit_field
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import StudyResult
 from recompute_core.spec import StudySpec
+from recompute_core.studies.flow import PLAIN
 from recompute_core.words import MB_NOTE, shape_labels
 
 from . import charts, choices, markup, planmap, published, tables, timelines
@@ -18,7 +19,7 @@ from .data import Snapshot
 from .estimated import beyond_measured, longer, tab_name
 from .pairs import pairs_chart
 from .palette import Palette
-from .words import literal, plan_label
+from .words import MISSING, literal, plan_label
 
 _QUIET = {"displayModeBar": False}
 _GAPS = ("Largest gradient gap", "Largest relative gap", "Noise floor", "Canary's gap")
@@ -167,17 +168,28 @@ def timeline(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         why = own.not_measured.get("timeline") or plain.not_measured.get("timeline")
         st.caption(literal(f"The timeline was not measured{f': {why}' if why else ''}."))
         return
+    stacked = st.segmented_control(
+        "Areas by kind",
+        (plan, PLAIN),
+        default=plan,
+        required=True,
+        format_func=plan_label,
+        key=f"timeline areas of {plan}",
+    )
+    shown = (plain, plain.timeline) if stacked == PLAIN else (own, own.timeline)
     st.plotly_chart(
         timelines.timeline_chart(
-            plan, (plain.timeline, plain.state_bytes), (own.timeline, own.state_bytes), colours
+            plan, (plain, plain.timeline), (own, own.timeline), colours, stacked == PLAIN
         ),
         key="timeline",
         config=_QUIET,
-        alt=f"Bytes alive in MB over one update, plain and {plan} at {shape}, with both peaks",
+        alt=f"Bytes alive in MB over one update, plain and {plan} at {shape}, with both peaks; "
+        f"{plan_label(stacked)} by kind",
     )
+    st.caption(literal(timelines.explained(plan_label(stacked), *shown, colours)))
     st.caption(
         f"Measured here at {shape}: one update each under the profiler, which makes it slower than the "
-        "updates that are timed. What lies under the dotted line is state, which no plan changes."
+        "updates that are timed."
     )
 
 
@@ -269,6 +281,7 @@ def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     st.dataframe(
         found.once("parity", lambda: tables.parity_table(found.result.judged)),
         hide_index=True,
+        placeholder=MISSING,
         column_config=dict.fromkeys(_GAPS, gap),
         alt="Parity of every candidate: gaps, noise floor and canary",
     )
@@ -285,6 +298,7 @@ def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:
             st.dataframe(
                 tables.worst_table(proof.worst),
                 hide_index=True,
+                placeholder=MISSING,
                 column_config={"Absolute gap": gap, "Relative gap": gap},
                 alt=f"Worst tensors of {one.candidate.plan}",
             )

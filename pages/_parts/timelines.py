@@ -1,18 +1,30 @@
 """Bytes alive over one update, plain and recomputed on one time line. Pure.
 
-State and what an update makes above it are told apart. Above it the meter counts the allocator's events
-as one sum: which of these bytes are activations and which temporaries is not measured.
+One of the two is drawn as areas by kind, the other as a line over them. Kinds are what the meter told
+apart (`recompute_core.meters.kinds`); an update of a version that did not is one area above its state.
 """
+
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from recompute_core.gates import megabytes
-from recompute_core.results import Memory, Timeline
+from recompute_core.results import Memory, StateParts, Timeline
 
 from .palette import Palette, faint
 from .words import plan_label
 
 _PHASES = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True)
+class Area:
+    """Bytes of one kind at each moment of a timeline; kinds are told by hatching too."""
+
+    name: str
+    bytes: tuple[int, ...]
+    colour: str
+    hatch: str
 
 
 def phases(timeline: Timeline) -> list[tuple[str, float, float]]:
@@ -37,16 +49,67 @@ def _where(memory: Memory) -> str:
     return f" in {memory.peak_at.words}" if memory.peak_at else ""
 
 
+def areas(memory: Memory, timeline: Timeline, colours: Palette) -> list[Area]:
+    """What is alive, from the ground up; their sum is the timeline."""
+    state = min(memory.state_bytes, *timeline.bytes)
+    made = [alive - state for alive in timeline.bytes]
+    ground = Area("state", (state,) * len(made), colours.plain, "")
+    if timeline.kept is None or timeline.back is None:
+        return [ground, Area("made by the update", tuple(made), colours.series[0], "")]
+    passing = [
+        max(all_ - kept - back, 0)
+        for all_, kept, back in zip(made, timeline.kept, timeline.back, strict=True)
+    ]
+    return [
+        ground,
+        Area("kept for backward", timeline.kept, colours.series[0], ""),
+        Area("brought back", timeline.back, colours.series[1], "/"),
+        Area("passing", tuple(passing), colours.faint, "."),
+    ]
+
+
+def explained(name: str, memory: Memory, timeline: Timeline, colours: Palette) -> str:
+    """What the highest moment is made of, what the state is, and what the kinds mean."""
+    top = timeline.bytes.index(max(timeline.bytes))
+    drawn = areas(memory, timeline, colours)
+    parts = ", ".join(f"{megabytes(area.bytes[top])} {area.name}" for area in drawn)
+    said = [f"At its peak {name} holds {parts}."]
+    if memory.state_parts is not None:
+        said.append(
+            "State, which no plan changes: "
+            + ", ".join(f"{megabytes(size)} {kind}" for kind, size in _state(memory.state_parts))
+            + "."
+        )
+    if timeline.kept is None:
+        said.append("Kinds were not told apart when this was measured.")
+    else:
+        said.append(
+            "Kept for backward: what autograd saved in forward. Brought back: what replays made again. "
+            "Passing: gradients and intermediate results on their way."
+        )
+    return " ".join(said)
+
+
+def _state(parts: StateParts) -> list[tuple[str, int]]:
+    return [
+        ("parameters", parts.parameters),
+        ("gradients", parts.gradients),
+        ("optimizer", parts.optimizer),
+        ("buffers and inputs", parts.other),
+    ]
+
+
 def timeline_chart(
     plan: str,
-    plain: tuple[Timeline, int],
-    own: tuple[Timeline, int],
+    plain: tuple[Memory, Timeline],
+    own: tuple[Memory, Timeline],
     colours: Palette,
-    height: int = 430,
+    stack_plain: bool = False,
+    height: int = 460,
 ) -> go.Figure:
     """Both updates over time, their peaks marked, and below which phase each is in.
 
-    Each comes with its state in bytes.
+    The recomputed one is stacked by kind and plain is a line, or the other way round.
     """
     figure = go.Figure(
         layout={
@@ -57,59 +120,54 @@ def timeline_chart(
             "barmode": "overlay",
             "bargap": 0.24,
             "uniformtext": {"minsize": 11, "mode": "hide"},
-            "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0},
+            "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0,
+                       "itemclick": False, "itemdoubleclick": False},
             "xaxis": {"title": {"text": "ms into the update", "standoff": 8}, "zeroline": False,
                       "anchor": "y2", "rangemode": "tozero"},
-            "yaxis": {"title": {"text": "MB alive", "standoff": 8}, "domain": [0.27, 1],
+            "yaxis": {"title": {"text": "MB alive", "standoff": 8}, "domain": [0.25, 1],
                       "rangemode": "tozero", "zeroline": False},
-            "yaxis2": {"domain": [0, 0.2], "autorange": "reversed", "showgrid": False,
+            "yaxis2": {"domain": [0, 0.18], "autorange": "reversed", "showgrid": False,
                        "zeroline": False, "ticks": ""},
         }
     )  # fmt: skip
-    for label, (timeline, _), colour in (
-        ("plain", plain, colours.plain),
-        (plan_label(plan), own, colours.series[0]),
+    for area in areas(*(plain if stack_plain else own), colours):
+        figure.add_trace(_stacked(area, (plain if stack_plain else own)[1]))
+    for label, (_, timeline), colour, dash in (
+        ("plain", plain, colours.ink, "dot"),
+        (plan_label(plan), own, colours.series[0], "solid"),
     ):
-        figure.add_trace(_area(timeline, colour))
-        figure.add_trace(_line(label, timeline, colour))
+        figure.add_trace(_line(label, timeline, colour, dash))
         figure.add_trace(_peak(label, timeline, colour, colours.ink))
         _add_phases(figure, label, timeline, colour, colours.ink)
-    state = own[1]
-    figure.add_hrect(
-        y0=0, y1=state / 1e6, fillcolor=colours.faint, opacity=0.18, line_width=0, layer="below",
-        row="all",
-    )  # fmt: skip
-    figure.add_hline(
-        y=state / 1e6, line={"color": colours.faint, "width": 1, "dash": "dot"}, row="all",
-        annotation_text=f"state {megabytes(state)}", annotation_position="bottom right",
-        annotation_font={"size": 12, "color": colours.faint},
-    )  # fmt: skip
     return figure
 
 
-def _line(label: str, timeline: Timeline, colour: str) -> go.Scatter:
+def _stacked(area: Area, timeline: Timeline) -> go.Scatter:
+    return go.Scatter(
+        x=[at * 1e3 for at in timeline.seconds],
+        y=[count / 1e6 for count in area.bytes],
+        name=area.name,
+        stackgroup="kinds",
+        mode="lines",
+        line={"width": 0.6, "color": area.colour},
+        fillcolor=faint(area.colour, 0.34),
+        fillpattern={"shape": area.hatch, "fgcolor": area.colour, "size": 5, "fgopacity": 0.55,
+                     "bgcolor": faint(area.colour, 0.2)} if area.hatch else None,
+        customdata=[megabytes(count) for count in area.bytes],
+        hovertemplate=f"<b>{area.name}</b>: %{{customdata}} at %{{x:,.0f}} ms<extra></extra>",
+    )  # fmt: skip
+
+
+def _line(label: str, timeline: Timeline, colour: str, dash: str) -> go.Scatter:
     return go.Scatter(
         x=[at * 1e3 for at in timeline.seconds],
         y=[count / 1e6 for count in timeline.bytes],
         name=label,
         mode="lines",
-        line={"color": colour, "width": 1.8},
+        line={"color": colour, "width": 1.8, "dash": dash},
         text=_labels(timeline),
         customdata=[megabytes(count) for count in timeline.bytes],
         hovertemplate=f"<b>{label}</b>: %{{customdata}} at %{{x:,.0f}} ms<br>%{{text}}<extra></extra>",
-    )
-
-
-def _area(timeline: Timeline, colour: str) -> go.Scatter:
-    """What is alive, filled: where both updates overlap both fills are seen."""
-    return go.Scatter(
-        x=[at * 1e3 for at in timeline.seconds],
-        y=[count / 1e6 for count in timeline.bytes],
-        mode="none",
-        fill="tozeroy",
-        fillcolor=faint(colour, 0.16),
-        showlegend=False,
-        hoverinfo="skip",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ..gates import is_open
 from ..intervals import Interval, median
 from ..results import Judged, Memory, MemoryPair, Timing
 from .intervals import difference_interval, quotient_interval
@@ -31,7 +32,7 @@ def paired(
             side=side,
             plan=one.candidate.plan,
             shape_key=one.candidate.shape_key,
-            verdict=one.verdict,
+            verdict=None if is_open(one) else one.verdict,
         )
         for side, one in alone
     )  # fmt: skip
@@ -84,7 +85,7 @@ def _standing(one: Judged) -> Standing:
     gradients = "not tested" if parity is None else "within tolerance" if parity.passed else "fail"
     return Standing(
         plan=one.candidate.plan,
-        verdict=one.verdict,
+        verdict=None if is_open(one) else one.verdict,
         gradients="bitwise equal" if parity and parity.passed and parity.bitwise else gradients,
         trouble=next(iter(one.candidate.troubles), None),
     )

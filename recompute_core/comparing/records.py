@@ -88,7 +88,8 @@ class Standing(Record):
     """How one study ended on a candidate."""
 
     plan: str
-    verdict: Verdict
+    verdict: Verdict | None
+    """None: it has not been measured to its end."""
     gradients: Literal["bitwise equal", "within tolerance", "fail", "not tested"]
     trouble: str | None = None
     """Why it was refused or not measured in full."""
@@ -117,7 +118,7 @@ class Unpaired(Record):
     side: Side
     plan: str
     shape_key: str
-    verdict: Verdict
+    verdict: Verdict | None
 
 
 class StudyComparison(Record):

@@ -28,13 +28,15 @@ class TraceNotKept(Exception):
     """Why there is no trace, in words."""
 
 
-def keep_trace(profiler: Any, state_bytes: int, path: Path, most_bytes: int = MOST_BYTES) -> str:
-    """Write a finished profiler's events, gzipped; returns the file's digest.
+def keep_trace(
+    profiler: Any, trace: Trace, state_bytes: int, path: Path, most_bytes: int = MOST_BYTES
+) -> str:
+    """Write a finished profiler's events and its trace, gzipped; returns the file's digest.
 
     Raises TraceNotKept when the file would be larger than `most_bytes` or cannot be written.
     """
     events = profiler.profiler.kineto_results.events()
-    text = ",\n".join(chrome_events(events, Trace.from_profiler(profiler), state_bytes))
+    text = ",\n".join(chrome_events(events, trace, state_bytes))
     head = '{"displayTimeUnit":"ms","traceEvents":[\n'
     data = gzip.compress(f"{head}{text}\n]}}\n".encode(), 6, mtime=0)
     if len(data) > most_bytes:

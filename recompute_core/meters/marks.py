@@ -1,4 +1,4 @@
-"""Marks that tell a meter what runs: each block's forward, its replay, its backward."""
+"""Marks that tell a meter what runs: a block's forward, its replay, its backward; a region's replay."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -7,12 +7,13 @@ from typing import Any
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from ..plans.apply import Call, shadowed
+from ..plans.apply import Call, happening, shadowed
 from ..workloads.job import Job
 from ..workloads.update import Mark
 
 BLOCK, REPLAY, BACK, END = "block ", "replay ", "backward of ", "end of "
 PHASES = ("zero_grad", "forward", "backward", "optimizer")
+REGION, REGION_END = "a region again", "a region was run again"
 
 
 @contextmanager
@@ -50,3 +51,19 @@ def _mark_backward(name: str, result: Any, mark: Mark) -> None:
         if isinstance(leaf, Tensor) and leaf.requires_grad:
             leaf.register_hook(lambda _: mark(BACK + name))  # type: ignore[no-untyped-call]
             return
+
+
+@contextmanager
+def marked_replays(mark: Mark) -> Iterator[None]:
+    """Within the context `mark` is told when the replay of a plan's region begins and when it ends."""
+
+    @contextmanager
+    def marking() -> Iterator[None]:
+        mark(REGION)
+        try:
+            yield
+        finally:  # a replay that has all it needs stops early, by an exception
+            mark(REGION_END)
+
+    with happening(marking):
+        yield

@@ -18,9 +18,9 @@ from ..plans.apply import Applied
 from ..results import Memory, ParityPassed
 from ..workloads.device import synchronize
 from ..workloads.job import Job
-from ..workloads.update import Mark, allocate_state, state_tensors, storage_bytes, unmarked, update
+from ..workloads.update import Mark, allocate_state, state_parts, unmarked, update
 from .chrome import TraceNotKept, keep_trace
-from .marks import marked_blocks
+from .marks import marked_blocks, marked_replays
 from .saved import SavedBytes
 from .timeline import MARK, Trace, peak_at, thin
 
@@ -43,7 +43,7 @@ def measure_memory(
         raise RuntimeError("memory may be measured only after parity has passed")
     device = job.device
     allocate_state(optimizer)
-    state_bytes = storage_bytes(state_tensors(job, optimizer))
+    state = state_parts(job, optimizer)
     meter = SavedBytes([*job.model.parameters(), *job.inputs])
 
     def run(mark: Mark) -> None:
@@ -57,11 +57,12 @@ def measure_memory(
 
             update(job, optimizer, metered)
 
-    profiler: profile | None = None
+    profiled: tuple[profile, Trace] | None = None
     # Blocks are marked first, so that a plan of the variant `forward` wraps the marks and replays show.
     with marked_blocks(job, _mark) if device.type == "cpu" else nullcontext(), applied():
         if device.type == "cpu":
-            found, profiler = _cpu(run, state_bytes)
+            profiled = _cpu(run, meter)
+            found = _of_cpu(profiled[1], state.total)
         elif device.type == "mps":
             found = _mps(run)
         else:
@@ -74,11 +75,12 @@ def measure_memory(
         found["not_measured"]["process_peak_bytes"] = why
     # Last, since writing it takes memory that the process's peak must not show.
     if trace is not None:
-        found |= _kept_trace(profiler, state_bytes, trace, found["not_measured"])
+        found |= _kept_trace(profiled, state.total, trace, found["not_measured"])
     return Memory(
         saved_bytes=meter.distinct,
         naive_saved_bytes=meter.naive,
-        state_bytes=state_bytes,
+        state_bytes=state.total,
+        state_parts=state,
         process_peak_bytes=process_peak,
         **found,
     )
@@ -87,29 +89,34 @@ def measure_memory(
 # --- CPU -----------------------------------------------------------------------------------------
 
 
-def _cpu(run: Run, state_bytes: int) -> tuple[dict[str, Any], profile]:
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+def _cpu(run: Run, meter: SavedBytes) -> tuple[profile, Trace]:
+    with (
+        marked_replays(_mark),
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
+    ):
         run(_mark)
-    trace = Trace.from_profiler(profiler)
-    found = {
+    return profiler, Trace.from_profiler(profiler, meter.addresses)
+
+
+def _of_cpu(trace: Trace, state_bytes: int) -> dict[str, Any]:
+    return {
         "source": "running sum of the CPU allocator's events (torch.profiler), exact",
         "peak_samples": (trace.peak,),
         "peak_at": peak_at(trace),
         "timeline": thin(trace, state_bytes),
         "not_measured": {"peak_reserved_bytes": "the CPU has no caching allocator"},
     }
-    return found, profiler
 
 
 def _kept_trace(
-    profiler: profile | None, state_bytes: int, path: Path, not_measured: dict[str, str]
+    profiled: tuple[profile, Trace] | None, state_bytes: int, path: Path, not_measured: dict[str, str]
 ) -> dict[str, str]:
     """The trace's file and digest; none and a reason in `not_measured` where it cannot be kept."""
-    if profiler is None:
+    if profiled is None:
         not_measured["trace"] = "the profiler runs on the CPU alone"
         return {}
     try:
-        return {"trace": path.name, "trace_digest": keep_trace(profiler, state_bytes, path)}
+        return {"trace": path.name, "trace_digest": keep_trace(*profiled, state_bytes, path)}
     except TraceNotKept as why:
         not_measured["trace"] = str(why)
         return {}

@@ -9,6 +9,7 @@ from types import TracebackType
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ..plans.apply import hearing_kept
 from ..workloads.update import storage_of
@@ -22,6 +23,8 @@ class SavedBytes:
     """
 
     def __init__(self, own: Iterable[Tensor]) -> None:
+        self.addresses: set[int] = set()
+        """Where the storages kept lie in memory; fake tensors lie nowhere."""
         self._own = {storage_of(tensor) for tensor in own}
         self._storages: dict[int, int] = {}
         self._pointers: dict[tuple[int, int], int] = {}
@@ -42,11 +45,14 @@ class SavedBytes:
         self._pointers[storage, int(tensor.storage_offset())] = tensor.numel() * tensor.element_size()
         if storage not in self._own:
             self._storages[storage] = tensor.untyped_storage().nbytes()
+            if not isinstance(tensor, FakeTensor):
+                self.addresses.add(tensor.untyped_storage().data_ptr())
         return tensor
 
     def __enter__(self) -> "SavedBytes":
         self._storages.clear()
         self._pointers.clear()
+        self.addresses.clear()
         self._hooks.__enter__()
         self._selective = hearing_kept(self._pack)
         self._selective.__enter__()

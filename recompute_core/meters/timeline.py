@@ -1,12 +1,15 @@
 """Bytes alive over one update, from the CPU allocator's events, and where the peak sits."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from torch._C._profiler import _EventType
+
 from ..results import PeakAt, Timeline
-from .marks import BACK, BLOCK, END, PHASES, REPLAY
+from .kinds import Event, Kinds, Span, kinds
+from .marks import BACK, BLOCK, END, PHASES, REGION, REGION_END, REPLAY
 
 MARK = "recompute-studio:"
 """Prefix of the profiler ranges that mark phases and blocks."""
@@ -20,22 +23,56 @@ class Trace:
     alive: tuple[int, ...]
     """Bytes alive after each event, above what was alive at the start."""
     marks: tuple[tuple[int, str], ...]
+    kinds: Kinds | None = None
+    """What the bytes alive are, where the meter can tell."""
 
     @classmethod
-    def from_profiler(cls, profiler: Any) -> "Trace":
-        """Read a finished `torch.profiler.profile(profile_memory=True)`."""
-        events = sorted(profiler.profiler.kineto_results.events(), key=lambda e: e.start_ns())
-        memory = [(e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]"]
-        marks = [(e.start_ns(), e.name()) for e in events if e.name().startswith(MARK)]
+    def from_profiler(cls, profiler: Any, saved: Collection[int]) -> "Trace":
+        """Read a finished `torch.profiler.profile(profile_memory=True)`.
+
+        `saved` are the addresses of the storages that autograd kept in it.
+        """
+        results = profiler.profiler.kineto_results
+        memory = sorted(_allocations(results.experimental_event_tree()), key=lambda event: event.at)
+        marks = sorted(
+            (event.start_ns(), event.name().removeprefix(MARK))
+            for event in results.events()
+            if event.name().startswith(MARK)
+        )
         return cls(
-            tuple(at for at, _ in memory),
-            tuple(accumulate(count for _, count in memory)),
-            tuple((at, name.removeprefix(MARK)) for at, name in marks),
+            tuple(event.at for event in memory),
+            tuple(accumulate(event.size for event in memory)),
+            tuple(mark for mark in marks if mark[1] not in (REGION, REGION_END)),
+            kinds(
+                memory,
+                backward=next((at for at, label in marks if label == "backward"), 0),
+                replays=_replays(marks),
+                saved=saved,
+            ),
         )
 
     @property
     def peak(self) -> int:
         return max(self.alive, default=0)
+
+
+def _replays(marks: Iterable[tuple[int, str]]) -> Iterator[Span]:
+    """When each replay of a region begins and ends; one may lie in another."""
+    begun: list[int] = []
+    for at, label in marks:
+        if label == REGION:
+            begun.append(at)
+        elif label == REGION_END:
+            yield begun.pop(), at
+
+
+def _allocations(tree: list[Any]) -> Iterator[Event]:
+    nodes = list(tree)
+    while nodes:
+        node = nodes.pop()
+        nodes += node.children
+        if node.tag == _EventType.Allocation:
+            yield Event(node.start_time_ns, node.typed[1].ptr, node.typed[1].alloc_size)
 
 
 def peak_at(trace: Trace) -> PeakAt | None:
@@ -72,22 +109,26 @@ def thin(trace: Trace, base_bytes: int, bins: int = 400, per_second: float = 1e9
         return None
     start = min([trace.times[0], *(at for at, _ in trace.marks)])
     span = max(trace.times[-1] - start, 1)
-    kept = [max(group, key=lambda point: point[1]) for group in _bins(trace, start, span, bins)]
+    shown = [max(group, key=trace.alive.__getitem__) for group in _bins(trace, start, span, bins)]
+    kinds = trace.kinds
     return Timeline(
-        seconds=tuple(round((at - start) / per_second, 6) for at, _ in kept),
-        bytes=tuple(base_bytes + alive for _, alive in kept),
+        seconds=tuple(round((trace.times[one] - start) / per_second, 6) for one in shown),
+        bytes=tuple(base_bytes + trace.alive[one] for one in shown),
+        kept=kinds and tuple(kinds.kept[one] for one in shown),
+        back=kinds and tuple(kinds.back[one] for one in shown),
         marks=tuple((round((at - start) / per_second, 6), label) for at, label in trace.marks),
     )
 
 
-def _bins(trace: Trace, start: int, span: int, bins: int) -> Iterator[list[tuple[int, int]]]:
-    group: list[tuple[int, int]] = []
+def _bins(trace: Trace, start: int, span: int, bins: int) -> Iterator[list[int]]:
+    """The numbers of the events in each bin that has any."""
+    group: list[int] = []
     number = 0
-    for at, alive in zip(trace.times, trace.alive, strict=True):
+    for event, at in enumerate(trace.times):
         here = (at - start) * bins // span
         if here != number and group:
             yield group
             group = []
         number = here
-        group.append((at, alive))
+        group.append(event)
     yield group

@@ -96,15 +96,17 @@ class Happened:
     """How many op outputs each selective region kept."""
     judged: int = 0
     """Ops that the policy of a selective region has looked at, in forward."""
+    around: Applied = nullcontext
+    """Entered for as long as a call of a region is run again."""
 
 
 _WATCHING: list[Happened] = []
 
 
 @contextmanager
-def happening() -> Iterator[Happened]:
-    """Within the context, what becomes of each region is counted."""
-    happened = Happened()
+def happening(around: Applied = nullcontext) -> Iterator[Happened]:
+    """Within the context, what becomes of regions is counted, and `around` entered for each replay."""
+    happened = Happened(around=around)
     _WATCHING.append(happened)
     try:
         yield happened
@@ -124,9 +126,13 @@ def _telling(region: Region, wrap: Wrap) -> Wrap:
             def run(*given: Any, **named: Any) -> Any:
                 nonlocal runs
                 runs += 1
-                for happened in _WATCHING:
-                    happened.replays[region] += runs > 1
-                with hearing_kept(partial(_tell_kept, region)) if region.keep else nullcontext():
+                with ExitStack() as stack:
+                    for happened in _WATCHING:
+                        happened.replays[region] += runs > 1
+                        if runs > 1:
+                            stack.enter_context(happened.around())
+                    if region.keep:
+                        stack.enter_context(hearing_kept(partial(_tell_kept, region)))
                     return call(*given, **named)
 
             return wrap(run)(*args, **kwargs)

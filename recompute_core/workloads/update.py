@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..results import StateParts
 from ..spec import OptimizerSettings
 from .job import Job
 
@@ -76,16 +77,32 @@ def gradients(job: Job, optimizer: torch.optim.Optimizer, mark: Mark = unmarked)
 
 
 def state_tensors(job: Job, optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Everything alive between updates: parameters, buffers, gradients, moments, inputs."""
-    parameters = list(job.model.parameters())
+    """Everything alive between updates: parameters, gradients, moments, buffers, inputs."""
+    return [tensor for part in _state(job, optimizer) for tensor in part]
+
+
+def state_parts(job: Job, optimizer: torch.optim.Optimizer) -> StateParts:
+    """Bytes of what is alive between updates; a storage that two parts share counts in the first."""
+    seen: set[int] = set()
+    sizes = []
+    for part in _state(job, optimizer):
+        fresh = [tensor for tensor in part if storage_of(tensor) not in seen]
+        sizes.append(storage_bytes(fresh))
+        seen.update(map(storage_of, fresh))
+    return StateParts(parameters=sizes[0], gradients=sizes[1], optimizer=sizes[2], other=sizes[3])
+
+
+def _state(job: Job, optimizer: torch.optim.Optimizer) -> tuple[list[Tensor], ...]:
+    """Parameters; gradients; what the optimizer keeps; buffers and inputs."""
+    parameters: list[Tensor] = list(job.model.parameters())
+    gradients = [p.grad for p in parameters if p.grad is not None]
     moments = [
         value
         for state in optimizer.state.values()
         for value in state.values()
         if isinstance(value, Tensor)
     ]
-    gradients = [p.grad for p in parameters if p.grad is not None]
-    return [*parameters, *job.model.buffers(), *gradients, *moments, *job.inputs]
+    return parameters, gradients, moments, [*job.model.buffers(), *job.inputs]
 
 
 def storage_bytes(tensors: list[Tensor]) -> int:

@@ -120,7 +120,7 @@ def bare_peak(job: Job, blocks: tuple[str, ...]) -> int:
         profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler,
     ):
         update(job, optimizer)
-    return Trace.from_profiler(profiler).peak
+    return Trace.from_profiler(profiler, ()).peak
 
 
 @pytest.mark.parametrize("blocks", [(), ("blocks.0",), ("blocks.0", "blocks.1")], ids=str)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import (
     BlockLegality,
     Canary,
@@ -23,6 +24,7 @@ from recompute_core.results import (
     Record,
     Reference,
     Rollback,
+    StateParts,
     Timeline,
     Timing,
 )
@@ -68,7 +70,7 @@ class Filled:
     def __init__(self, store: Store, spec: StudySpec) -> None:
         self.store, self.spec = store, spec
         self.id = store.create(spec)
-        self.names = tuple(f"blocks.{i}" for i in range(spec.workload.blocks))
+        self.names = anatomy_of(spec.workload).names
         store.set_environment(self.id, ENVIRONMENT)
         store.set_status(self.id, "running")
 
@@ -160,11 +162,16 @@ class Filled:
                 saved_bytes=int(130_000_000 * peak_ratio),
                 naive_saved_bytes=int(150_000_000 * peak_ratio),
                 state_bytes=state,
+                state_parts=StateParts(
+                    parameters=19_000_000, gradients=19_000_000, optimizer=37_900_000, other=100_000
+                ),
                 peak_samples=(peak, peak, peak),
                 peak_at=PeakAt(phase="backward", module="blocks.5", replaying=peak_ratio < 1),
                 timeline=Timeline(
                     seconds=(0.001, 0.1, 0.2, 0.3),
                     bytes=(state, state + peak // 2, state + peak, state),
+                    kept=(0, peak // 2, peak // 4, 0),
+                    back=(0, 0, peak // 2 if peak_ratio < 1 else 0, 0),
                     marks=(
                         (0.0, "zero_grad"),
                         (0.01, "forward"),
@@ -222,7 +229,7 @@ def filled(
         study.weigh(shape, PLAIN, 1.0)
         for index, plan in enumerate(study.spec.plans):
             blocks = len(block_names(study.spec, plan))
-            share = blocks / study.spec.workload.blocks
+            share = blocks / len(study.names)
             study.weigh(shape, plan, 1 - (1 - peak_ratio) * share)
             study.clock(shape, plan, [1 + (ratio - 1) * share + index * 1e-4 for ratio in ratios])
     return study.conclude()
@@ -282,6 +289,36 @@ def running(store: Store) -> Filled:
             plain_s=0.2,
             candidate_s=0.2 * ratio,
         )
+    return study
+
+
+LONG_MODEL = "hf:LlamaForCausalLMConfig?" + "&".join(
+    f"{name}={number}"
+    for name, number in {
+        "num_hidden_layers": 6,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "vocab_size": 32000,
+    }.items()
+)
+LONG_PLAN = "recompute-every-second-decoder-layer-but-keep-its-attention-and-the-last-one-too"
+
+
+def long_names(store: Store) -> str:
+    """A study whose model, plans, blocks and processor have names as long as they may be."""
+    blocks = [f"model.language_model.decoder.layers.{number}" for number in range(6)]
+    spec = spec_of(
+        workload={"name": LONG_MODEL, "batch": 4, "anatomy": {"names": blocks}},
+        plans=[LONG_PLAN, LONG_PLAN[:-4] + "2nd", "x" * 80, "blocks:0,2,4"],
+        custom_plans={
+            LONG_PLAN: [{"modules": [name]} for name in blocks],
+            LONG_PLAN[:-4] + "2nd": [{"modules": [name]} for name in blocks[:4]],
+            "x" * 80: [{"modules": blocks[:2]}],
+        },
+    )
+    study = filled(store, spec)
+    store.set_environment(study, {**ENVIRONMENT, "device_name": f"Test processor {'9' * 60} core"})
     return study
 
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pandas as pd
+import plotly.graph_objects as go
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -12,10 +13,11 @@ from pages._parts.palette import DARK, LIGHT
 from recompute_core.errors import InputError
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import ATTENTION, named_regions
-from recompute_core.results import Estimate, PeakAt, PeakParts, Timeline
+from recompute_core.results import Estimate, Memory, PeakAt, PeakParts, Timeline
 from recompute_core.settings import GptSettings
 from recompute_core.spec import Region, StudySpec
 from recompute_core.studies.assemble import assemble
+from recompute_core.studies.flow import PLAIN
 from recompute_core.studies.store import Store
 from tests.core.toys import alike
 
@@ -136,16 +138,55 @@ def test_phases_follow_each_other_to_the_end() -> None:
     ]
 
 
+def weighed(**kinds: tuple[int, ...]) -> tuple[Memory, Timeline]:
+    """An update with this time line, 100 bytes of it state."""
+    line = LINE.model_copy(update=kinds)
+    return Memory(
+        source="invented", saved_bytes=0, naive_saved_bytes=0, state_bytes=100, peak_samples=(300,),
+        timeline=line,
+    ), line  # fmt: skip
+
+
+KINDS = {"kept": (0, 60, 40, 0), "back": (0, 0, 200, 0)}
+
+
 @pytest.mark.parametrize("colours", [LIGHT, DARK])
 def test_the_timeline_has_both_updates_their_peaks_and_their_phases(colours) -> None:
-    chart = json.loads(timelines.timeline_chart("nested", (LINE, 100), (LINE, 100), colours).to_json())
-    assert [t["name"] for t in chart["data"] if t.get("mode") == "lines"] == ["plain", "nested"]
+    drawn = timelines.timeline_chart("nested", weighed(), weighed(**KINDS), colours)
+    chart = json.loads(drawn.to_json())
+    lines = [t for t in chart["data"] if t.get("mode") == "lines" and "stackgroup" not in t]
+    assert [t["name"] for t in lines] == ["plain", "nested"]
+    assert [t["line"]["dash"] for t in lines] == ["dot", "solid"]
     assert [t["text"] for t in chart["data"] if t.get("mode") == "markers+text"] == [
         ["peak 0.000400 MB"]
     ] * 2
     assert [t["text"] for t in chart["data"] if t["type"] == "bar"] == [
         ["forward", "backward", "optimizer"]
     ] * 2
+
+
+def _areas(chart: go.Figure) -> dict[str, tuple[float, ...]]:
+    return {t.name: t.y for t in chart.data if t.type == "scatter" and t.stackgroup}
+
+
+def test_the_areas_of_the_timeline_add_up_to_it() -> None:
+    pair = weighed(), weighed(**KINDS)
+    stacked = _areas(timelines.timeline_chart("nested", *pair, LIGHT))
+    assert {name: [round(y * 1e6) for y in ys] for name, ys in stacked.items()} == {
+        "state": [100, 100, 100, 100],
+        "kept for backward": [0, 60, 40, 0],
+        "brought back": [0, 0, 200, 0],
+        "passing": [0, 40, 60, 0],
+    }
+    assert list(_areas(timelines.timeline_chart("nested", *pair, LIGHT, stack_plain=True))) == [
+        "state",
+        "made by the update",
+    ]
+
+
+def test_each_kind_has_a_look_of_its_own_besides_its_colour() -> None:
+    drawn = timelines.areas(*weighed(**KINDS), LIGHT)[1:]
+    assert len({area.hatch for area in drawn}) == len(drawn)
 
 
 def test_the_tab_timeline_says_where_the_peaks_sit(open_page: OpenPage, store: Store) -> None:
@@ -155,6 +196,13 @@ def test_the_tab_timeline_says_where_the_peaks_sit(open_page: OpenPage, store: S
         "recomputed: its activations came back."
     ) in text(app)
     assert "Measured here at T=256 B=4" in text(app)
+    assert (
+        "At its peak every-block holds 76.0 MB state, 22.4 MB kept for backward, 44.8 MB brought back, "
+        "22.4 MB passing. State, which no plan changes: 19.0 MB parameters, 19.0 MB gradients, 37.9 MB "
+        "optimizer, 0.100 MB buffers and inputs."
+    ) in text(app)
+    app.segmented_control(key="timeline areas of every-block").set_value(PLAIN).run()
+    assert "At its peak plain holds 76.0 MB state, 50.0 MB kept for backward, 0 MB brought" in text(app)
     app.selectbox(key="timeline plan").select("every-2nd-block").run()
     assert "every-2nd-block at 220.8 MB" in text(app)
     app.session_state["section"] = "Block map"
