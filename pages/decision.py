@@ -8,7 +8,7 @@ from pages._parts.decision_rechecks import of_plan, rechecks
 from pages._parts.decision_sign import sign_panel
 from pages._parts.exports import export_tabs
 from pages._parts.sections import pair_of_columns
-from pages._parts.words import INTERVAL_NOTE, literal
+from pages._parts.words import INTERVAL_NOTE, UNFINISHED_SENTENCES, literal
 from recompute_core.errors import InputError
 from recompute_core.reports.evidence import gather
 from recompute_core.reports.predicate import Predicate, derive
@@ -61,8 +61,8 @@ def _decision(study: str, plan: str) -> Predicate:
 
 
 def _not_yet(found: Snapshot) -> None:
-    words = "is not finished" if found.row.ended else "is still being measured"
-    st.html(markup.strip(f"This study {words}: there is nothing to release yet.", "plain"))
+    words = UNFINISHED_SENTENCES[found.row.status]
+    st.html(markup.strip(f"{words} There is nothing to release yet.", "plain"))
     label = "Resume it on Live" if found.row.ended else "Watch it live"
     st.page_link("live.py", label=label, query_params={"study": found.row.id})
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import streamlit as st
 
 from pages._parts import chrome, demo_steps, markup
-from pages._parts.data import get_store, snapshot, want_study, wanted_study
+from pages._parts.data import Snapshot, get_store, snapshot, want_study, wanted_study
 from pages._parts.demo_charts import Look
 from pages._parts.demo_gates import start_anew
-from pages._parts.demo_study import choose, told
+from pages._parts.demo_study import Told, choose, told
 from pages._parts.demo_words import STEPS
 from pages._parts.words import device_line, literal, when, workload_label
 from recompute_core.words import MB_NOTE
@@ -51,19 +51,24 @@ def _watch(study: str, was_ended: bool, note: str) -> None:
     look = Look(chrome.colours(), 520, 20) if large else Look(chrome.colours())
     subject = told(found.result, found.cells, found.events)
     demo_steps.show(step, demo_steps.Stage(found, subject, look))
-    if not found.row.ended:
+    if found.row.status != "done":
         st.html(markup.strip(demo_steps.standing(found), "plain"))
     with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-        device = device_line(found.result.environment)
-        at = f"{workload_label(found.row.spec.workload.name)} at {subject.shape_key}"
-        st.caption(
-            literal(f"Measured here: {at} on {device}, {when(found.row.created_at)}. {MB_NOTE}"),
-        )
+        st.caption(literal(f"{_where(found, subject)} {MB_NOTE}"))
         st.button(
             "Leave the presenter's view" if large else "Presenter's view",
             key="demo present", type="tertiary", on_click=_present, args=(not large,),
             help=None if large else "Large, without the sidebar; Page Down and Page Up walk the steps",
         )  # fmt: skip
+
+
+def _where(found: Snapshot, subject: Told) -> str:
+    """What was measured, on what and when."""
+    at = f"{workload_label(found.row.spec.workload.name)} at {subject.shape_key}"
+    if subject.plain is None:
+        return f"Nothing of {at} has been measured{'' if found.row.ended else ' yet'}."
+    device = device_line(found.result.environment)
+    return f"Measured here: {at} on {device}, {when(found.row.created_at)}."
 
 
 def _head(step: int, large: bool, study: str) -> None:

@@ -5,7 +5,15 @@ import streamlit as st
 from pages._parts import chrome, markup
 from pages._parts.data import get_store, snapshot
 from pages._parts.picture import describe, picture, points
-from pages._parts.words import device_line, literal, shapes_line, standing, when, workload_label
+from pages._parts.words import (
+    UNFINISHED_SENTENCES,
+    device_line,
+    literal,
+    shapes_line,
+    standing,
+    when,
+    workload_label,
+)
 from recompute_core.spec import Thresholds, parse_spec, preset
 from recompute_core.studies.store import StudyRow
 from recompute_core.words import MB_NOTE
@@ -85,6 +93,8 @@ def _latest(row: StudyRow) -> None:
     result, colours = found.result, chrome.colours()
     st.subheader("The latest study", anchor=False)
     st.html(markup.verdict_line(result.verdict, result.sentence))
+    if row.status == "incomplete":
+        st.caption(f"{UNFINISHED_SENTENCES[row.status]} They can be measured again from Live.")
     marks = points(result.judged)
     if marks:
         st.plotly_chart(

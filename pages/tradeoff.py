@@ -3,15 +3,17 @@
 import streamlit as st
 
 from pages._parts import better, choices, chrome, markup, picks, plotted
-from pages._parts.candidates_view import candidates_table
+from pages._parts.candidates_view import candidates_table, forget_filters, table_head
 from pages._parts.data import Snapshot
 from pages._parts.draggable import draggable, hand
+from pages._parts.filters import Filters
 from pages._parts.found import budget_in, estimated_points
 from pages._parts.gate_address import ends_of
 from pages._parts.gates_panel import asked_thresholds, forget_what_if, move_lines
 from pages._parts.picture import describe, not_measured, picture, points
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
+from pages._parts.words import UNFINISHED_SENTENCES
 from recompute_core.results import StudyResult
 from recompute_core.studies.searching import SearchState
 from recompute_core.words import count, shape_labels
@@ -49,23 +51,26 @@ def judged_view(found: Snapshot) -> None:
     result = rejudge(found.result, asked)
     what_if = asked != found.row.spec.thresholds
     picked = picks.picked(found.row.id, _ids(found))
+    table = st.container()
+    with table:
+        chosen = table_head(found.row.id, found.result.judged)
     with head:
         _title(found.row.id)  # after sliders and pills, so that the link to copy has their places
-        if not found.row.ended:
-            _still_running(found)
+        _standing(found)
         _strip(found, result, what_if)
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
-        _picture(found, result, shapes, state, picked)
-    candidates_table(found, result, shapes, picked, what_if)
+        _picture(found, result, shapes, state, picked, chosen.filters)
+    with table:
+        candidates_table(found, result, shapes, picked, what_if, chosen)
     if result.verdict is not None:
         st.page_link("decision.py", label="Decide and sign", query_params={"study": found.row.id})
     if result.verdict == "adopt":
         st.page_link(
             "reinvest.py", label="See what the saved memory buys", query_params={"study": found.row.id}
         )
-    _sections(found, result, picked)
+    _sections(found, result, picked, chosen.filters)
     better.better_plans(found, result, shapes[-1], state)
 
 
@@ -73,10 +78,15 @@ def _ids(found: Snapshot) -> set[str]:
     return found.once("ids", lambda: {plotted.candidate_id(one) for one in found.result.judged})
 
 
-def _still_running(found: Snapshot) -> None:
+def _standing(found: Snapshot) -> None:
+    """Of a study that is not done: why not, and where to go on with it."""
+    row = found.row
+    if row.status == "done":
+        return
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.html(markup.strip("This study is still being measured.", "plain"), width="content")
-        st.page_link("live.py", label="Watch it live", query_params={"study": found.row.id})
+        st.html(markup.strip(UNFINISHED_SENTENCES[row.status], "plain"), width="content")
+        label = "Resume it on Live" if row.ended else "Watch it live"
+        st.page_link("live.py", label=label, query_params={"study": row.id})
 
 
 def _strip(found: Snapshot, result: StudyResult, what_if: bool) -> None:

@@ -20,7 +20,7 @@ from .demo_study import DEMO, Told, arrived, speed_up
 from .demo_words import Said
 from .picture import describe, not_measured, points
 from .whatif import rejudge
-from .words import duration, literal, plan_label, workload_label
+from .words import UNFINISHED_SENTENCES, duration, literal, plan_label, workload_label
 
 _QUIET = {"displayModeBar": False}
 _PLAYED_SINCE = "demo pairs played since"
@@ -281,9 +281,11 @@ def _board(found: Snapshot) -> list[progress.GridCell]:
 
 
 def standing(found: Snapshot) -> str:
-    """What a study that has not ended is doing, in a line."""
+    """What a study that is not done is doing, or how it ended, in a line."""
     row = found.row
     what = workload_label(row.spec.workload.name)
+    if row.ended:
+        return f"{UNFINISHED_SENTENCES[row.status]} It can be resumed on Live."
     if row.status == "queued":
         return f"Queued: {what} starts as soon as the device is free."
     if not found.cells:

@@ -7,12 +7,12 @@ it or in its label, a word.
 from collections.abc import Sequence
 from html import escape
 
-from recompute_core.gates import GATE_NAMES
+from recompute_core.gates import GATE_NAMES, is_open
 from recompute_core.results import Gate, Judged, Outcome, Verdict
 from recompute_core.words import OUTCOMES, sentence_case, shape_labels
 
 from .palette import VERDICT_MARK, Mark
-from .progress import GridCell, State, Step, is_open
+from .progress import GridCell, State, Step
 from .words import KINDS, VERDICTS, figure, interval, plan_label
 
 

@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 
 import plotly.graph_objects as go
 
-from recompute_core.gates import candidate_sentence, megabytes
+from recompute_core.gates import candidate_sentence, is_open, megabytes
 from recompute_core.results import Judged, Measured, Outcome
 from recompute_core.spec import Thresholds
 from recompute_core.words import OUTCOMES, POINT_MEANINGS, shape_labels
@@ -20,7 +20,6 @@ from recompute_core.words import OUTCOMES, POINT_MEANINGS, shape_labels
 from .found import Budget, Estimated, draw_estimated
 from .labels import Named, place
 from .palette import SYMBOLS, VERDICT_MARK, Palette
-from .progress import is_open
 from .words import KINDS, plan_label
 
 NAMED_IN_WORDS = 12

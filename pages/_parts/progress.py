@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+from recompute_core.gates import is_open
 from recompute_core.results import Judged, Measured, Proven, Refused, StudyResult, Verdict
 from recompute_core.settings import shape_key, size_fields
 from recompute_core.spec import StudySpec
@@ -138,17 +139,10 @@ def steps(result: StudyResult, board: Sequence[GridCell]) -> list[Step]:
         found.append(Step(phase, done, failed, len(states), "failed" if failed else now))
     judged = [one for one in result.judged if not is_open(one)]
     total = len(result.judged)
-    ended: State = "done" if len(judged) == total else "waiting"
+    to_come = any(state in ("waiting", "running") for one in board for _, state in one.phases)
+    ended: State = "done" if len(judged) == total else "waiting" if to_come else "skipped"
     found.append(Step("gates", len(judged), 0, total, ended))
     return found
-
-
-def is_open(one: Judged) -> bool:
-    """Whether something of this candidate is still to come."""
-    candidate = one.candidate
-    if isinstance(candidate, Refused):
-        return candidate.stopped_by == "pending"
-    return isinstance(candidate, Proven) and candidate.failure is None
 
 
 def settled(board: Sequence[GridCell]) -> tuple[int, int]:

@@ -26,10 +26,18 @@ STATUS_SENTENCES: dict[Status, str] = {
     "cancelled": "Cancelled; what was finished is kept",
     "interrupted": "Interrupted: its driver is gone; what was finished is kept",
 }
+UNFINISHED_SENTENCES: dict[Status, str] = {
+    "queued": "This study waits for its turn.",
+    "running": "This study is still being measured.",
+    **{status: f"{STATUS_SENTENCES[status]}." for status in ("cancelled", "incomplete", "interrupted")},
+}
+"""What a page about figures says of a study that is not done."""
 INTERVAL_NOTE = (
     "Intervals are 95 % bootstrap intervals of the median; with the 7 pairs of the presets they cover "
     "87.5 %, with 9 to 15 pairs 96 %."
 )
+MISSING = "–"
+"""What a table shows where there is no figure."""
 GATE_MEANINGS = {
     "gradient_parity": "The recomputed update must give the same gradients as plain's.",
     "memory_saving": "The peak must fall at least this far below plain's.",

@@ -14,7 +14,7 @@ def text(app: AppTest) -> str:
     for kind in ("html", "markdown", "caption", "title", "subheader", "error", "info", "warning"):
         for element in app.get(kind):
             body = getattr(element, "value", None) or getattr(element.proto, "body", "")
-            parts.append(re.sub(r"<[^>]+>", " ", str(body)))
+            parts.append(re.sub(r"<style>.*?</style>|<[^>]+>", " ", str(body), flags=re.DOTALL))
     parts += [button.label for button in app.button]
     return html.unescape(" ".join(shown(" ".join(parts)).split()))
 

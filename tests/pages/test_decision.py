@@ -126,7 +126,7 @@ def test_a_plan_that_is_not_adopted_is_a_decision_too(open_page: OpenPage, store
 
 def test_a_study_under_way_has_nothing_to_release(open_page: OpenPage, store: Store) -> None:
     app = open_page("decision", study=studies.running(store).id)
-    assert "there is nothing to release yet" in text(app)
+    assert "Interrupted: its driver is gone; what was finished is kept. There is nothing" in text(app)
     assert not app.get("download_button")
 
 
