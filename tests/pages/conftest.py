@@ -16,20 +16,28 @@ FRAME = Path(__file__).parents[2] / "pages" / "_frame.py"
 OpenPage = Callable[..., AppTest]
 
 
-@pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """An empty store that the pages find through RECOMPUTE_HOME, on a machine with nothing else."""
-    monkeypatch.setenv("RECOMPUTE_HOME", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    opened = Store(tmp_path)
-    yield opened
-    opened.close()
-    from pages._parts.data import get_store
+@contextlib.contextmanager
+def store_at(home: Path) -> Iterator[Store]:
+    """A store that the pages find through RECOMPUTE_HOME, on a machine with nothing else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECOMPUTE_HOME", str(home))
+        patch.setattr(tempfile, "tempdir", str(home))
+        opened = Store(home)
+        yield opened
+        opened.close()
+        from pages._parts.data import get_store
 
-    with contextlib.suppress(StoreError):
-        get_store().close()
-    st.cache_resource.clear()
-    st.cache_data.clear()
+        with contextlib.suppress(StoreError):
+            get_store().close()
+        st.cache_resource.clear()
+        st.cache_data.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with store_at(tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture
