@@ -168,7 +168,7 @@ class Store:
         """The newest studies first."""
         with self._transaction() as db:
             rows = db.execute(
-                "SELECT * FROM studies ORDER BY created_at DESC, id DESC LIMIT ?", (limit,)
+                "SELECT * FROM studies ORDER BY created_at DESC, rowid DESC LIMIT ?", (limit,)
             ).fetchall()
         return self._readable(rows)
 
@@ -200,7 +200,7 @@ class Store:
         """The studies that are queued or running now, oldest first."""
         with self._transaction() as db:
             rows = db.execute(
-                "SELECT * FROM studies WHERE status IN ('queued', 'running') ORDER BY created_at, id"
+                "SELECT * FROM studies WHERE status IN ('queued', 'running') ORDER BY created_at, rowid"
             ).fetchall()
         return [row for row in self._readable(rows) if not row.ended]
 
