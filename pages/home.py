@@ -4,7 +4,8 @@ import streamlit as st
 
 from pages._parts import chrome, markup
 from pages._parts.data import get_store, snapshot
-from pages._parts.picture import describe, picture, points
+from pages._parts.picture import points
+from pages._parts.still import still, unfilled
 from pages._parts.words import (
     UNFINISHED_SENTENCES,
     device_line,
@@ -65,13 +66,7 @@ _READING = (
 
 
 def _how_to_read() -> None:
-    limits = Thresholds()
-    st.plotly_chart(
-        picture([], limits, chrome.colours(), height=380),
-        key="home picture",
-        config={"displayModeBar": False},
-        alt=describe([], limits),
-    )
+    unfilled(Thresholds())
     st.caption(f"Candidates will appear here. {_READING}")
 
 
@@ -90,19 +85,13 @@ def _running(row: StudyRow) -> None:
 
 def _latest(row: StudyRow) -> None:
     found = snapshot(get_store(), row.id)
-    result, colours = found.result, chrome.colours()
+    result = found.result
     st.subheader("The latest study", anchor=False)
     st.html(markup.verdict_line(result.verdict, result.sentence))
     if row.status == "incomplete":
         st.caption(f"{UNFINISHED_SENTENCES[row.status]} They can be measured again from Live.")
-    marks = points(result.judged)
-    if marks:
-        st.plotly_chart(
-            picture(marks, result.thresholds, colours, height=420),
-            key="home picture",
-            config={"displayModeBar": False},
-            alt=describe(marks, result.thresholds),
-        )
+    if points(result.judged):
+        still(found)
     device = literal(device_line(result.environment))
     st.caption(f"Measured here on {device}, {when(row.created_at)}. {MB_NOTE}")
     st.page_link("tradeoff.py", label="Open the trade-off", query_params={"study": row.id})

@@ -158,6 +158,7 @@ class Picture {
   // --- the points ----------------------------------------------------------------------------------------
 
   pick(id, more) {
+    if (this.root.classList.contains("still")) return;
     const only = this.picked.size === 1 && this.picked.has(id);
     if (more) {
       if (!this.picked.delete(id)) this.picked.add(id);

@@ -1,0 +1,48 @@
+"""The picture where nothing is moved or picked: on Home. As on Trade-off, without the hand.
+
+Plotly's script alone is five times as large as all else of the first page that a browser fetches.
+"""
+
+from dataclasses import asdict
+
+from recompute_core.spec import Thresholds
+
+from . import plotted
+from .data import Snapshot
+from .gate_address import ends_of
+from .picture import describe, view_of
+from .served import served
+
+_HTML = '<div class="picture still"></div>'
+
+
+def still(found: Snapshot) -> None:
+    """The picture of a study, judged by its declared thresholds."""
+    result = found.result
+    shapes = list(dict.fromkeys(one.candidate.shape_key for one in result.judged))
+    _draw(plotted.document(found, result, shapes, ends_of(result.thresholds)))
+
+
+def unfilled(limits: Thresholds) -> None:
+    """The picture before anything was measured: plain, the gates, the adopt region."""
+    view = dict(zip(("left", "right", "bottom", "top"), view_of([], limits, [], None), strict=True))
+    lines = {"peak": limits.peak_ratio, "update": limits.update_ratio}
+    _draw(
+        {
+            "study": "",
+            **{name: [] for name in ("points", "rings", "aside", "pareto")},
+            **dict.fromkeys(("budget", "absolute")),
+            "more": 0,
+            "view": view,
+            "declared": lines,
+            "limits": lines,
+            "words": describe([], limits),
+            "filters": plotted.EVERYTHING.document(),
+            "ends": asdict(ends_of(limits)),
+        }
+    )
+
+
+def _draw(document: dict[str, object]) -> None:
+    picture = served("picture", _HTML, isolated=True)
+    picture(key="still picture", data=document | {"seq": 0, "picked": [], "hidden": False})
