@@ -6,6 +6,7 @@ from . import (
     best_plans,
     estimate_error,
     first_figures,
+    first_page,
     history_speed,
     nn_modules,
     page_latency,
@@ -18,6 +19,7 @@ from . import (
 BENCHES = {
     "study-cost": study_cost.main,
     "first-figures": first_figures.main,
+    "first-page": first_page.main,
     "page-latency": page_latency.main,
     "history": history_speed.main,
     "estimate-error": estimate_error.main,
