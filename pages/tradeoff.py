@@ -3,10 +3,9 @@
 import streamlit as st
 
 from pages._parts import better, choices, chrome, markup, picks, plotted
-from pages._parts.candidates_view import candidates_table, forget_filters, table_head
+from pages._parts.candidates_view import candidates_table
 from pages._parts.data import Snapshot
 from pages._parts.draggable import draggable, hand
-from pages._parts.filters import Filters
 from pages._parts.found import budget_in, estimated_points
 from pages._parts.gate_address import ends_of
 from pages._parts.gates_panel import asked_thresholds, forget_what_if, move_lines
@@ -51,9 +50,6 @@ def judged_view(found: Snapshot) -> None:
     result = rejudge(found.result, asked)
     what_if = asked != found.row.spec.thresholds
     picked = picks.picked(found.row.id, _ids(found))
-    table = st.container()
-    with table:
-        chosen = table_head(found.row.id, found.result.judged)
     with head:
         _title(found.row.id)  # after sliders and pills, so that the link to copy has their places
         _standing(found)
@@ -61,16 +57,15 @@ def judged_view(found: Snapshot) -> None:
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
-        _picture(found, result, shapes, state, picked, chosen.filters)
-    with table:
-        candidates_table(found, result, shapes, picked, what_if, chosen)
+        _picture(found, result, shapes, state, picked)
+    candidates_table(found, result, shapes, picked, what_if)
     if result.verdict is not None:
         st.page_link("decision.py", label="Decide and sign", query_params={"study": found.row.id})
     if result.verdict == "adopt":
         st.page_link(
             "reinvest.py", label="See what the saved memory buys", query_params={"study": found.row.id}
         )
-    _sections(found, result, picked, chosen.filters)
+    _sections(found, result, picked)
     better.better_plans(found, result, shapes[-1], state)
 
 

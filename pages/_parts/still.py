@@ -37,7 +37,6 @@ def unfilled(limits: Thresholds) -> None:
             "declared": lines,
             "limits": lines,
             "words": describe([], limits),
-            "filters": plotted.EVERYTHING.document(),
             "ends": asdict(ends_of(limits)),
         }
     )
