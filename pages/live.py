@@ -9,8 +9,9 @@ import streamlit as st
 from pages._parts import chrome, markup, progress
 from pages._parts.data import Snapshot, get_store, snapshot, speed
 from pages._parts.pairs import pairs_chart
-from pages._parts.picture import describe, not_measured, picture, points
+from pages._parts.picture import not_measured, points
 from pages._parts.queue import Queue, queue_of, waiting_words
+from pages._parts.still import still, unfilled
 from pages._parts.words import STATUS_SENTENCES, duration, literal, plan_label, workload_label
 from recompute_core.errors import InputError, StoreError
 from recompute_core.studies.forecast import forecast
@@ -130,20 +131,15 @@ def _resume(study: str) -> None:
 
 
 def _picture(found: Snapshot) -> None:
-    marks = found.once("points", lambda: points(found.result.judged))
-    limits = found.result.thresholds
-    if not marks and not found.row.ended:
-        st.caption("The picture grows here as soon as a candidate's memory and time are measured.")
-    if not marks and found.row.ended:
+    """As on Trade-off, without the hand; candidates without figures stand in its margin."""
+    if found.once("points", lambda: points(found.result.judged)):
+        still(found)
+        return
+    if found.row.ended:
         st.html(markup.strip("No candidate has been measured, so there is no picture.", "plain"))
     else:
-        colours = chrome.colours()
-        st.plotly_chart(
-            found.once(("picture", colours), lambda: picture(marks, limits, colours, height=400)),
-            key="live picture",
-            config=_QUIET,
-            alt=describe(marks, limits),
-        )
+        st.caption("The picture grows here as soon as a candidate's memory and time are measured.")
+        unfilled(found.result.thresholds)
     missing = not_measured(found.result.judged)
     if missing:
         st.html(markup.lines("Not measured", missing))

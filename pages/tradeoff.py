@@ -1,23 +1,26 @@
 """Trade-off: which plan, by what figures, and what if the thresholds were others?"""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from pages._parts import better, choices, chrome, markup, picks, plotted
-from pages._parts.candidates_view import candidates_table
+from pages._parts.candidates_view import candidates_table, forget_filters, table_head
 from pages._parts.data import Snapshot
 from pages._parts.draggable import draggable, hand
+from pages._parts.filters import Filters
 from pages._parts.found import budget_in, estimated_points
 from pages._parts.gate_address import ends_of
 from pages._parts.gates_panel import asked_thresholds, forget_what_if, move_lines
-from pages._parts.picture import describe, not_measured, picture, points
+from pages._parts.picture import not_measured
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
 from pages._parts.words import UNFINISHED_SENTENCES
-from recompute_core.results import StudyResult
+from recompute_core.results import Judged, StudyResult
 from recompute_core.studies.searching import SearchState
 from recompute_core.words import count, shape_labels
 
-_QUIET = {"displayModeBar": False}
+_MOST_PILLS = 6  # so many shapes stand side by side above the picture; more are a list
 
 
 def main() -> None:
@@ -50,6 +53,9 @@ def judged_view(found: Snapshot) -> None:
     result = rejudge(found.result, asked)
     what_if = asked != found.row.spec.thresholds
     picked = picks.picked(found.row.id, _ids(found))
+    table = st.container()
+    with table:
+        chosen = table_head(found.row.id, found.result.judged)
     with head:
         _title(found.row.id)  # after sliders and pills, so that the link to copy has their places
         _standing(found)
@@ -57,15 +63,16 @@ def judged_view(found: Snapshot) -> None:
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
-        _picture(found, result, shapes, state, picked)
-    candidates_table(found, result, shapes, picked, what_if)
+        _picture(found, result, shapes, state, picked, chosen.filters)
+    with table:
+        candidates_table(found, result, shapes, picked, what_if, chosen)
     if result.verdict is not None:
         st.page_link("decision.py", label="Decide and sign", query_params={"study": found.row.id})
     if result.verdict == "adopt":
         st.page_link(
             "reinvest.py", label="See what the saved memory buys", query_params={"study": found.row.id}
         )
-    _sections(found, result, picked)
+    _sections(found, result, picked, chosen.filters)
     better.better_plans(found, result, shapes[-1], state)
 
 
@@ -117,34 +124,36 @@ def _chosen_shapes(result: StudyResult) -> list[str]:
     if len(shapes) == 1:
         return shapes
     names = shape_labels(shapes)
-    chosen = choices.several(
-        result.study_id, "shape", shapes,
-        lambda key: st.pills(
+
+    def draw(key: str) -> list[str]:
+        if len(shapes) > _MOST_PILLS:
+            return st.multiselect(
+                "Shape", shapes, format_func=lambda one: names[one], key=key, placeholder="all shapes",
+                label_visibility="collapsed",
+            )  # fmt: skip
+        return st.pills(
             "Shape", shapes, selection_mode="multi", format_func=lambda one: names[one], key=key,
             label_visibility="collapsed", help="Show only these shapes",
-        ),
-        name="shapes",
-    )  # fmt: skip
+        )  # fmt: skip
+
+    chosen = choices.several(result.study_id, "shape", shapes, draw, name="shapes")
     return [shape for shape in shapes if not chosen or shape in chosen]
 
 
 def _picture(
-    found: Snapshot, result: StudyResult, shapes: list[str], state: SearchState, picked: list[str]
+    found: Snapshot,
+    result: StudyResult,
+    shapes: list[str],
+    state: SearchState,
+    picked: list[str],
+    filters: Filters,
 ) -> None:
     answer, budget = better.answer_in(state), better.budget_mb()
     searched = estimated_points(answer) if answer else []
     line = budget_in(answer, budget, len(shapes) > 1) if answer and budget else None
     judged = tuple(one for one in result.judged if one.candidate.shape_key in shapes)
-    if len(judged) > plotted.MOST_POINTS:
-        marks = points(judged)
-        st.plotly_chart(
-            picture(marks, result.thresholds, chrome.colours(), 500, searched, line, webgl=True),
-            key="picture",
-            config=_QUIET,
-            alt=describe(marks, result.thresholds, searched),
-        )
-        return
-    shown = plotted.document(found, result, shapes, ends_of(found.row.spec.thresholds), searched, line)
+    ends = ends_of(found.row.spec.thresholds)
+    shown = plotted.document(found, result, shapes, ends, searched, line, filters)
     if not (shown["points"] or shown["rings"]):
         st.html(markup.strip("No candidate has been measured, so the picture is empty.", "plain"))
         missing = not_measured(result.judged)
@@ -152,27 +161,43 @@ def _picture(
             st.html(markup.lines("Not measured", missing))
         return
     place = st.container()
-    hidden = _below_the_picture(found.row.id, picked)
+    hidden = _below_the_picture(found.row.id, judged, picked, filters)
     hand = {"seq": st.session_state.get(_HEARD, 0), "picked": picked, "hidden": hidden}
     with place:
         draggable(shown | hand, lambda: _heard(found))
 
 
-def _below_the_picture(study: str, picked: list[str]) -> bool:
-    """Whether dominated points are hidden; and what is picked, with a way back to all."""
+def _below_the_picture(
+    study: str, judged: Sequence[Judged], picked: list[str], filters: Filters
+) -> bool:
+    """Whether dominated points are hidden; and what is selected, with a way back to all."""
     with st.container(horizontal=True, vertical_alignment="center"):
         hidden = choices.switch(
             study, "Hide dominated points", "dominated", "hidden", False,
             help="Dominated: another plan of the same shape is at most as high and as slow.",
         )  # fmt: skip
-        if picked:
-            many = count(len(picked), "candidate")
-            st.caption(f"{many} picked; the others fade, and tabs leave them out.")
-        else:
-            st.caption("Pick points or rows: Shift or Ctrl for several, Escape for all.")
+        st.caption(_selected(judged, picked, filters))
         # There whether or not it does anything, so that the table keeps its place under the hand.
-        st.button("Show all", key="unpick", disabled=not picked, on_click=picks.pick, args=(study, []))
+        all_shown = not picked and not filters.narrow
+        st.button("Show all", key="unpick", disabled=all_shown, on_click=_show_all, args=(study,))
     return hidden
+
+
+def _selected(judged: Sequence[Judged], picked: list[str], filters: Filters) -> str:
+    """What is bright in the picture, and why; the tabs show the same."""
+    if picked:
+        return f"{count(len(picked), 'candidate')} picked; the others fade, and tabs leave them out."
+    if not filters.narrow:
+        return "Pick points or rows: Shift or Ctrl for several, Escape for all."
+    left, all_of_them = len(filters.kept(judged)), count(len(judged), "candidate")
+    if not left:
+        return f"The filters leave none of {all_of_them}; tabs show them all."
+    return f"The filters leave {left:,} of {all_of_them}; the others fade, and tabs leave them out."
+
+
+def _show_all(study: str) -> None:
+    picks.pick(study, [])
+    forget_filters(study)
 
 
 _HEARD = "hand heard"
@@ -187,10 +212,11 @@ def _heard(found: Snapshot) -> None:
         picks.pick(found.row.id, said.picked)
 
 
-def _sections(found: Snapshot, result: StudyResult, picked: list[str]) -> None:
-    if picked:
-        wanted = tuple(one for one in result.judged if plotted.candidate_id(one) in picked)
-        result = result.model_copy(update={"judged": wanted})
+def _sections(found: Snapshot, result: StudyResult, picked: list[str], filters: Filters) -> None:
+    """The tabs, of what is picked; else of what the filters leave, if that is anything."""
+    wanted = [one for one in result.judged if plotted.candidate_id(one) in picked]
+    if wanted := wanted or filters.kept(result.judged):
+        result = result.model_copy(update={"judged": tuple(wanted)})
     sections = sections_of(result.spec)
     tabs = st.tabs(list(sections), on_change="rerun", key="section")
     for tab, show in zip(tabs, sections.values(), strict=True):

@@ -29,7 +29,11 @@ def costs(judged: Sequence[Judged]) -> pd.DataFrame:
 
 def _costs(one: Judged) -> dict[str, object]:
     candidate = one.candidate
-    row: dict[str, object] = {"Plan": plan_label(candidate.plan), "Shape": candidate.shape_key}
+    row: dict[str, object] = {
+        "Plan": plan_label(candidate.plan),
+        "Shape": candidate.shape_key,
+        "Why not": _why(one),
+    }
     parity, timing, memory = candidate.parity, candidate.timing, candidate.memory
     row |= {
         "Peak, ratio": memory.ratio if memory else None,
@@ -54,7 +58,6 @@ def _costs(one: Judged) -> dict[str, object]:
         "GFLOP, plain": _giga(flops.get("plain")),
         "Block calls": max(calls["candidate"].values(), default=0) if calls else None,
         "Kind": KINDS[timing.kind] if timing else "",
-        "Why not": _why(one),
     }
     return row
 
@@ -74,7 +77,10 @@ def _giga(count: int | None) -> float | None:
 
 
 def table(figures: pd.DataFrame, judged: Sequence[Judged]) -> pd.DataFrame:
-    """`costs` with what the thresholds make of them, right after plan and shape."""
+    """`costs` with what the thresholds make of them, right after plan and shape.
+
+    Why a candidate has no figures follows, before the figures that it does not have.
+    """
     verdicts = ["not yet" if is_open(one) else VERDICTS[one.verdict] for one in judged]
     marks = ["not_run" if is_open(one) else VERDICT_MARK[one.verdict] for one in judged]
     judgements = {

@@ -2,24 +2,50 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from recompute_core.gates import GATE_NAMES
-from recompute_core.results import Judged, StudyResult
+from recompute_core.results import Judged, StudyResult, Verdict
 from recompute_core.spec import Thresholds
 from recompute_core.words import MB_NOTE
 
 from . import candidates, choices, markup, picks
 from .data import Snapshot
+from .filters import Filters
 from .plotted import candidate_id
-from .words import INTERVAL_NOTE, VERDICTS, figure, literal, plan_label
+from .words import INTERVAL_NOTE, MISSING, VERDICTS, figure, literal, plan_label
 
 _KEY = "table of candidates"
 _ROWS_SHOWN = 12
 _ROW_PX = 35
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is chosen above the table."""
+
+    filters: Filters
+    differences: bool
+    files: DeltaGenerator
+    """Where files of the table are offered."""
+
+
+def table_head(study: str, judged: Sequence[Judged]) -> Head:
+    """Title, filters and switches; drawn before the picture, which the filters narrow too."""
+    st.subheader("Candidates", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        filters = _filters(study, judged)
+        differences = choices.switch(
+            study, "Differences only", "differences", "off", True,
+            help="Leaves out the columns in which all rows agree; the caption names them.",
+        )  # fmt: skip
+        files = st.container(width="content")
+    return Head(filters, differences, files)
 
 
 def candidates_table(
@@ -28,56 +54,54 @@ def candidates_table(
     shapes: Sequence[str],
     picked: Sequence[str],
     what_if: bool,
+    head: Head,
 ) -> None:
     """Every candidate of these shapes that the filters leave."""
     study = found.row.id
-    st.subheader("Candidates", anchor=False)
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        verdicts, plans = _filters(study, result)
-        differences = choices.switch(
-            study, "Differences only", "differences", "off", True,
-            help="Leaves out the columns in which all rows agree; the caption names them.",
-        )  # fmt: skip
-        files = st.container(width="content")
     everything = found.once("costs", lambda: candidates.costs(found.result.judged))
     kept = [
         number
         for number, one in enumerate(result.judged)
-        if one.candidate.shape_key in shapes
-        and (not plans or one.candidate.plan in plans)
-        and (not verdicts or one.verdict in verdicts)
+        if one.candidate.shape_key in shapes and head.filters.keep(one)
     ]
     judged = [result.judged[number] for number in kept]
     if not judged:
         st.html(markup.strip("No candidate is left by these filters.", "plain"))
         return
     frame = candidates.table(everything.iloc[kept].reset_index(drop=True), judged)
-    with files:
+    with head.files:
         _files(found, frame)
-    shown, shared = candidates.differences_only(frame) if differences else (list(frame.columns), {})
+    shown, shared = candidates.differences_only(frame) if head.differences else (list(frame.columns), {})
     _rows(study, frame[shown], judged, picked)
     alike = literal(candidates.shared_sentence(shared))
     st.caption(f"{alike} {_judged_by(result.thresholds, what_if)}")
 
 
-def _filters(study: str, result: StudyResult) -> tuple[list[str], list[str]]:
-    known = [verdict for verdict in VERDICTS if verdict is not None]
+def _filters(study: str, judged: Sequence[Judged]) -> Filters:
+    known: list[Verdict] = ["adopt", "keep_original", "undecided"]
     verdicts = choices.several(
         study, "verdict", known,
         lambda key: st.pills(
-            "Verdict", known, selection_mode="multi", format_func=lambda v: VERDICTS[v], key=key
+            "Verdict", known, selection_mode="multi", format_func=lambda v: VERDICTS[v], key=key,
+            help="What filters leave out fades in the picture, and tabs leave it out.",
         ),
     )  # fmt: skip
-    plans = list(dict.fromkeys(one.candidate.plan for one in result.judged))
+    plans = list(dict.fromkeys(one.candidate.plan for one in judged))
     if len(plans) == 1:
-        return verdicts, []
+        return Filters(tuple(verdicts))
     chosen = choices.several(
         study, "plan", plans,
         lambda key: st.multiselect(
             "Plan", plans, format_func=plan_label, key=key, placeholder="all plans", width=320
         ),
     )  # fmt: skip
-    return verdicts, chosen
+    return Filters(tuple(verdicts), tuple(chosen))
+
+
+def forget_filters(study: str) -> None:
+    """Show the candidates of all verdicts and plans again."""
+    choices.forget(study, "verdict")
+    choices.forget(study, "plan")
 
 
 def _rows(study: str, frame: pd.DataFrame, judged: Sequence[Judged], picked: Sequence[str]) -> None:
@@ -90,6 +114,7 @@ def _rows(study: str, frame: pd.DataFrame, judged: Sequence[Judged], picked: Seq
     st.dataframe(
         frame,
         hide_index=True,
+        placeholder=MISSING,
         height=_ROW_PX * (min(len(frame), _ROWS_SHOWN) + 1) + 3,
         column_config=_columns(frame),
         key=_KEY,

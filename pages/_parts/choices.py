@@ -41,6 +41,13 @@ def several(
     return chosen
 
 
+def forget(study: str, name: str) -> None:
+    """Choose none of the options; to be called before the widget is drawn."""
+    key = f"{name} of {study}"
+    st.session_state[key] = []
+    st.session_state.setdefault("kept choices", {})[key] = []
+
+
 def switch(study: str, label: str, param: str, word: str, usual: bool, **more: Any) -> bool:
     """A toggle; in the address `param=word` says that it stands otherwise than usual."""
     kept: dict[str, Any] = st.session_state.setdefault("kept choices", {})

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from .served import served
 
 KEY = "hand on the picture"
+HTML = '<div class="picture"></div>'
+"""The same wherever the picture is drawn: a component's name stands for one text of HTML."""
 
 
 class Hand(BaseModel):
@@ -34,5 +36,5 @@ def hand() -> Hand | None:
 
 def draggable(data: dict[str, object], on_hand: Callable[[], None]) -> None:
     """Draws the picture of `plotted.document`; `on_hand` is called when the hand has moved."""
-    picture = served("picture", '<div class="picture"></div>', isolated=True)
+    picture = served("picture", HTML, isolated=True)
     picture(key=KEY, data=data, on_hand_change=on_hand)

@@ -17,7 +17,7 @@ from . import beyond, markup
 from .data import Snapshot
 from .palette import Palette
 from .tables import said_in_mb
-from .words import literal, plan_label
+from .words import MISSING, literal, plan_label
 
 _QUIET = {"displayModeBar": False}
 _FIRST: dict[Field, int] = {"seq_len": 8_192, "batch": 256}
@@ -96,6 +96,7 @@ def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Pale
     st.dataframe(
         said_in_mb(beyond.estimates_table(asked)),
         hide_index=True,
+        placeholder=MISSING,
         column_config=_numbers("Saved (MB)", "Peak (MB)") | _numbers("Peak ratio", form="%.3f"),
         alt=f"Estimates of every plan at {size:,}",
     )
@@ -128,6 +129,7 @@ def _fit(spec: StudySpec, field: Field) -> None:
     st.dataframe(
         said_in_mb(beyond.fit_table(field, plans, reached)),
         hide_index=True,
+        placeholder=MISSING,
         column_config={
             **_numbers("Saved (MB)", "Peak (MB)"),
             beyond.LONGEST[field]: st.column_config.TextColumn(alignment="right"),

@@ -147,31 +147,25 @@ def picture(
     height: int = 440,
     searched: Sequence[Estimated] = (),
     budget: Budget | None = None,
-    webgl: bool = False,
 ) -> go.Figure:
     """The chart: gate lines, the adopt region, plain in the corner, every measured candidate, hollow
     what a search has found, and a budget as a thin line.
 
-    Points far beyond all others lie on the right edge, with their figure beside them. `webgl` draws
-    thousands of them, without names.
+    Points far beyond all others lie on the right edge, with their figure beside them.
     """
     x_low, x_high, y_low, y_high = view_of(found, limits, searched, budget)
     edge = x_high - 0.012 * (x_high - x_low)
     figure = go.Figure(layout=_layout(height, (x_low, x_high), (y_low, y_high), found))
     figure.update_layout(
         shapes=_gates(limits, colours, x_low, y_low),
-        annotations=_gate_names(limits, colours, y_low),
+        annotations=_gate_names(limits, colours, (x_low, x_high), (y_low, y_high)),
     )
     if budget:
         _draw_budget(figure, budget, limits, colours)
     _draw_pareto(figure, found, colours)
     ink = {"pass": colours.passed, "fail": colours.failed, "undecided": colours.undecided}
     view = (x_low, x_high), (y_low, y_high), height - _AROUND_PX
-    placed = (
-        {(p.plan, p.shape_key): ("", "top right") for p in found}
-        if webgl
-        else _placed_names(found, searched, limits, view, edge, budget)
-    )
+    placed = _placed_names(found, searched, limits, view, edge, budget)
     if searched:
         known = {(p.plan, p.shape_key) for p in found}
         rings = {k: at for k, at in placed.items() if k not in known}
@@ -181,7 +175,7 @@ def picture(
         if these:
             marks = {"symbol": SYMBOLS[outcome], "size": 12, "color": ink[outcome]}
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", name=words, marker=marks))
-            figure.add_trace(_marks(these, placed, marks, colours.ink, edge, webgl))
+            figure.add_trace(_marks(these, placed, marks, colours.ink, edge))
     figure.add_trace(
         go.Scatter(
             x=[1], y=[1], mode="markers+text", text=["plain"], textposition="bottom right",
@@ -292,14 +286,25 @@ def _gates(limits: Thresholds, colours: Palette, x_low: float, y_low: float) -> 
     ]  # fmt: skip
 
 
-def _gate_names(limits: Thresholds, colours: Palette, y_low: float) -> list[dict[str, object]]:
+def _gate_names(
+    limits: Thresholds, colours: Palette, across: tuple[float, float], up: tuple[float, float]
+) -> list[dict[str, object]]:
+    """Both on the wider side of the vertical line, whatever the chart's width: it crosses neither."""
     base: dict[str, object] = {"showarrow": False, "font": {"size": 12, "color": colours.ink}}
+    on_the_left = limits.update_ratio > sum(across) / 2
+    beside: dict[str, object] = {"x": limits.update_ratio, "xshift": -5 if on_the_left else 5}
+    beside |= {"xanchor": "right" if on_the_left else "left"}
+    end = beside if on_the_left else {"x": 1, "xref": "paper", "xanchor": "right"}
+    # Close to the top the horizontal line's name stands below it, where the other's is not.
+    high = limits.peak_ratio > up[1] - 0.16 * (up[1] - up[0])
+    side: dict[str, object] = (
+        {"yanchor": "top", "yshift": -2} if high else {"yanchor": "bottom", "yshift": 2}
+    )
     return [
-        {**base, "x": limits.update_ratio, "y": 1, "yref": "paper", "xanchor": "left",
-         "yanchor": "top", "xshift": 5, "text": f"update {limits.update_ratio:.2f}"},
-        {**base, "x": 1, "xref": "paper", "y": limits.peak_ratio, "xanchor": "right",
-         "yanchor": "bottom", "yshift": 2, "text": f"peak {limits.peak_ratio:.2f}"},
-        {**base, "x": 0, "xref": "paper", "y": y_low, "xanchor": "left", "yanchor": "bottom",
+        {**base, **beside, "y": 1, "yref": "paper", "yanchor": "top",
+         "text": f"update {limits.update_ratio:.2f}"},
+        {**base, **end, **side, "y": limits.peak_ratio, "text": f"peak {limits.peak_ratio:.2f}"},
+        {**base, "x": 0, "xref": "paper", "y": up[0], "xanchor": "left", "yanchor": "bottom",
          "xshift": 8, "yshift": 4, "text": "adopt region",
          "font": {"size": 12, "color": colours.passed}},
     ]  # fmt: skip
@@ -393,11 +398,9 @@ def _marks(
     marks: dict[str, object],
     ink: str,
     edge: float,
-    webgl: bool,
-) -> go.Scatter | go.Scattergl:
+) -> go.Scatter:
     bars = {"color": marks["color"], "thickness": 1.3, "width": 5, "symmetric": False, "type": "data"}
-    kind = go.Scattergl if webgl else go.Scatter
-    return kind(
+    return go.Scatter(
         x=[min(p.update, edge) for p in these],
         y=[p.peak for p in these],
         error_x={
@@ -410,7 +413,7 @@ def _marks(
             "array": [max(0.0, p.peak_ci[1] - p.peak) for p in these],
             "arrayminus": [max(0.0, p.peak - p.peak_ci[0]) for p in these],
         },
-        mode="markers" if webgl else "markers+text",
+        mode="markers+text",
         text=[placed[p.plan, p.shape_key][0] for p in these],
         textposition=[placed[p.plan, p.shape_key][1] for p in these],
         textfont={"size": 12, "color": ink},

@@ -11,18 +11,18 @@ from typing import Any
 from recompute_core.gates import candidate_sentence, is_open, megabytes
 from recompute_core.results import Judged, Measured, StudyResult
 from recompute_core.spec import Thresholds
-from recompute_core.words import shape_labels
+from recompute_core.words import count, shape_labels
 
 from .data import Snapshot
+from .filters import Filters
 from .found import Budget, Estimated
 from .gate_address import Ends
 from .palette import VERDICT_MARK, Mark
 from .picture import NAMED_IN_WORDS, Point, describe, names, points, view_of
 from .words import KINDS, plan_label
 
-MOST_POINTS = 3000
-"""Beyond these the picture is drawn by Plotly, with WebGL, and its lines are moved by the sliders."""
 _MOST_ASIDE = 24
+EVERYTHING = Filters()
 _LONGEST_REASON = 90
 
 
@@ -36,6 +36,7 @@ class Plotted:
     """A measured candidate in the picture."""
 
     id: str
+    plan: str
     name: str
     """What stands beside it."""
     update: float
@@ -69,14 +70,18 @@ def document(
     ends: Ends,
     searched: Sequence[Estimated] = (),
     budget: Budget | None = None,
+    filters: Filters = EVERYTHING,
 ) -> dict[str, object]:
-    """All that the picture shows of these shapes, but for what the hand decides."""
+    """All that the picture shows of these shapes, but for what the hand decides.
+
+    Points that the filters leave out stay there, faded, so that no place of another moves.
+    """
     declared = found.row.spec.thresholds
     judged = [one for one in result.judged if one.candidate.shape_key in shapes]
     measured = found.once(("measured points", *shapes), lambda: _measured(found, set(shapes)))
     plotted = found.once(("plotted", *shapes), lambda: _plotted(measured, judged))
     by_id = {candidate_id(one): one for one in judged}
-    aside = _aside(judged)
+    aside = _aside(filters.kept(judged))
     left, right, bottom, top = view_of(measured, declared, searched, budget)
     one_shape = len({point.shape_key for point in measured}) == 1
     several = len(set(shapes)) > 1
@@ -92,7 +97,8 @@ def document(
         "absolute": _absolute(measured[0]) if one_shape else None,
         "declared": _places(declared),
         "limits": _places(result.thresholds),
-        "words": describe(_first_as_judged(measured, judged), result.thresholds, searched),
+        "words": _words(measured, judged, result.thresholds, searched, filters),
+        "filters": filters.document(),
         "ends": {"peak": ends.peak, "update": ends.update},
     }
 
@@ -105,13 +111,23 @@ def _measured(found: Snapshot, shapes: set[str]) -> list[Point]:
     return points([one for one in found.result.judged if one.candidate.shape_key in shapes])
 
 
-def _first_as_judged(measured: Sequence[Point], judged: Sequence[Judged]) -> list[Point]:
-    """So many as the words of the picture name, with the outcomes that the thresholds give them."""
-    verdicts = {(one.candidate.plan, one.candidate.shape_key): one.verdict for one in judged}
-    return [
-        replace(point, outcome=VERDICT_MARK[verdicts[point.plan, point.shape_key]])
-        for point in measured[:NAMED_IN_WORDS]
+def _words(
+    measured: Sequence[Point],
+    judged: Sequence[Judged],
+    limits: Thresholds,
+    searched: Sequence[Estimated],
+    filters: Filters,
+) -> str:
+    """The picture in words, as the thresholds judge it; so many points as are named there."""
+    kept = {(one.candidate.plan, one.candidate.shape_key): one.verdict for one in filters.kept(judged)}
+    left = [point for point in measured if (point.plan, point.shape_key) in kept]
+    named = [
+        replace(point, outcome=VERDICT_MARK[kept[point.plan, point.shape_key]])
+        for point in left[:NAMED_IN_WORDS]
     ]
+    out = len(measured) - len(left)
+    faded = f" Faded, as the filters leave them out: {count(out, 'candidate')}." if out else ""
+    return describe(named, limits, searched) + faded
 
 
 def _plotted(measured: Sequence[Point], judged: Sequence[Judged]) -> list[dict[str, Any]]:
@@ -125,6 +141,7 @@ def _plotted(measured: Sequence[Point], judged: Sequence[Judged]) -> list[dict[s
         plotted.append(
             Plotted(
                 id=candidate_id(one),
+                plan=point.plan,
                 name=said[point.plan, point.shape_key],
                 update=point.update,
                 update_low=point.update_ci[0],

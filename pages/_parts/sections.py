@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -279,7 +280,7 @@ def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """How far each candidate is from plain, the worst tensors, canary and legality."""
     gap = st.column_config.NumberColumn(format="%.2g", alignment="right")
     st.dataframe(
-        found.once("parity", lambda: tables.parity_table(found.result.judged)),
+        _of(found, result, found.once("parity", lambda: tables.parity_table(found.result.judged))),
         hide_index=True,
         placeholder=MISSING,
         column_config=dict.fromkeys(_GAPS, gap),
@@ -307,6 +308,14 @@ def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         st.html(markup.lines("Legality", lines))
     else:
         st.caption("Legality: every block that a plan recomputes is legal, without conditions.")
+
+
+def _of(found: Snapshot, result: StudyResult, every: pd.DataFrame) -> pd.DataFrame:
+    """The rows of those candidates of the study that are in this result."""
+    wanted = {(one.candidate.plan, one.candidate.shape_key) for one in result.judged}
+    judged = enumerate(found.result.judged)
+    kept = [row for row, one in judged if (one.candidate.plan, one.candidate.shape_key) in wanted]
+    return every.iloc[kept]
 
 
 def environment(found: Snapshot, result: StudyResult, colours: Palette) -> None:

@@ -1,4 +1,4 @@
-"""The picture where nothing is moved or picked: on Home. As on Trade-off, without the hand.
+"""The picture where nothing is moved or picked: on Home and Live. As on Trade-off, without the hand.
 
 Plotly's script alone is five times as large as all else of the first page that a browser fetches.
 """
@@ -9,11 +9,10 @@ from recompute_core.spec import Thresholds
 
 from . import plotted
 from .data import Snapshot
+from .draggable import HTML
 from .gate_address import ends_of
 from .picture import describe, view_of
 from .served import served
-
-_HTML = '<div class="picture still"></div>'
 
 
 def still(found: Snapshot) -> None:
@@ -37,11 +36,13 @@ def unfilled(limits: Thresholds) -> None:
             "declared": lines,
             "limits": lines,
             "words": describe([], limits),
+            "filters": plotted.EVERYTHING.document(),
             "ends": asdict(ends_of(limits)),
         }
     )
 
 
 def _draw(document: dict[str, object]) -> None:
-    picture = served("picture", _HTML, isolated=True)
-    picture(key="still picture", data=document | {"seq": 0, "picked": [], "hidden": False})
+    picture = served("picture", HTML, isolated=True)
+    still = {"seq": 0, "picked": [], "hidden": False, "still": True}
+    picture(key="still picture", data=document | still)

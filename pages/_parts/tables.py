@@ -8,13 +8,13 @@ from pandas.io.formats.style import Styler
 from recompute_core.gates import in_mb
 from recompute_core.results import Gap, Judged, Reason, StudyResult
 
-from .words import plan_label, when
+from .words import MISSING, plan_label, when
 
 
 def said_in_mb(frame: pd.DataFrame) -> Styler:
     """The table with its columns in MB said as everywhere else; they are sorted as numbers."""
     columns = [name for name in frame.columns if name.endswith("(MB)")]
-    return frame.style.format(lambda mb: in_mb(mb * 1e6), subset=columns, na_rep="–")
+    return frame.style.format(lambda mb: in_mb(mb * 1e6), subset=columns, na_rep=MISSING)
 
 
 def parity_table(judged: Sequence[Judged]) -> pd.DataFrame:

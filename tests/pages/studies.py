@@ -129,7 +129,7 @@ class Filled:
         """Canary and parity of a candidate."""
         canary = Canary(
             caught=True,
-            block="blocks.0",
+            block=block_names(self.spec, plan)[0],
             break_="every second feature is 1 % too large",
             largest_relative_gap=0.026,
         )

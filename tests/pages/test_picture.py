@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
 
-from pages._parts import candidates, charts, picks, plotted, published
+from pages._parts import candidates, charts, picks, published
 from pages._parts.gate_address import ends_of
 from pages._parts.palette import LIGHT
 from pages._parts.picture import pareto
@@ -100,6 +100,47 @@ def test_filters_are_kept_in_the_address(open_page: OpenPage, store: Store) -> N
     assert "No candidate is left by these filters." in text(app)
     again = open_page("tradeoff", study=study, plan="every-2nd-block", verdict="adopt")
     assert rows(again)["Plan"].tolist() == ["every-2nd-block"] * 2
+
+
+def test_filters_narrow_picture_tabs_and_words(open_page: OpenPage, store: Store) -> None:
+    study = studies.filled(store)
+    app = open_page("tradeoff", study=study, plan="every-block")
+    seen = pictured(app)
+    assert seen["filters"] == {"marks": [], "plans": ["every-block"]}
+    assert {point["plan"] for point in seen["points"]} == {"every-block", "every-2nd-block"}
+    assert "every-2nd-block" not in seen["words"]
+    assert "the filters leave them out: 2 candidates" in seen["words"]
+    assert "The filters leave 2 of 4 candidates; the others fade" in text(app)
+    app.session_state["section"] = "Parity"
+    app.run()
+    assert app.dataframe[1].value["Plan"].tolist() == ["every-block"] * 2
+    app.pills(key=f"verdict of {study}").set_value(["keep_original"]).run()
+    assert pictured(app)["filters"]["marks"] == ["fail"]
+    assert "The filters leave none of 4 candidates; tabs show them all." in text(app)
+    next(button for button in app.button if button.label == "Show all").click().run()
+    assert pictured(app)["filters"] == {"marks": [], "plans": []}
+    assert "plan" not in app.query_params
+    assert "verdict" not in app.query_params
+
+
+def test_the_margin_names_what_the_filters_leave(open_page: OpenPage, store: Store) -> None:
+    study = studies.failed(store)
+    assert pictured(open_page("tradeoff", study=study, plan="every-block"))["aside"] == []
+    (aside,) = pictured(open_page("tradeoff", study=study, plan="every-2nd-block"))["aside"]
+    assert aside["name"] == "every-2nd-block"
+
+
+def test_figures_that_are_missing_are_told_as_such_and_stay_numbers(
+    open_page: OpenPage, store: Store
+) -> None:
+    app = open_page("tradeoff", study=studies.failed(store))
+    table = app.dataframe[0]
+    assert table.proto.placeholder == "–"
+    assert table.value["Update, ratio"].dtype == float
+    assert "signal 9" in table.value["Why not"][1]
+    stored = json.loads(candidates.as_json(table.value))
+    assert stored[1]["Update, ratio"] is None
+    assert list(table.value).index("Why not") < list(table.value).index("Update, ratio")
 
 
 def test_files_hold_every_column_and_whole_figures(store: Store) -> None:
@@ -261,15 +302,6 @@ def test_the_words_at_a_point_say_plan_shape_pairs_interval_and_kind(
         "update 240 ms, plain 200 ms: 1.200 (1.200 to 1.210), 7 pairs",
         "measured here",
     ]
-
-
-def test_so_many_points_are_drawn_with_webgl(
-    open_page: OpenPage, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plotted, "MOST_POINTS", 3)
-    app = open_page("tradeoff", study=studies.filled(store))
-    assert not app.get("bidi_component")
-    assert "scattergl" in app.get("plotly_chart")[0].proto.spec
 
 
 # --- curves ------------------------------------------------------------------------------------------

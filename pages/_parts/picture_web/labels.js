@@ -27,10 +27,10 @@ function boxAt([side, height], x, y, width) {
 const overlap = (a, b) => a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
 
 // `points`: {x, y, text}, most important first. `lines`: {x, y} of the lines. `bars`: boxes to avoid
-// where that is possible. Gives a box for each point, or null where there is no room.
-export function place(points, frame, lines, bars, font) {
+// where that is possible, `fixed` ones to avoid always. Gives a box for each point, or null where there is no room.
+export function place(points, frame, lines, bars, fixed, font) {
   const marks = points.map(({ x, y }) => [x - 7, y - 7, x + 7, y + 7]);
-  const taken = [];
+  const taken = [...fixed];
   return points.map((point, number) => {
     if (!point.text) return null;
     const width = textWidth(point.text, font);

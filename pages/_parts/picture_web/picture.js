@@ -16,6 +16,7 @@ const LARGE = 0.1;
 const PAUSE_MS = 120;
 const GIVE_UP_MS = 1500;
 const MOST_NAMES = 40;
+const MOST_LINES = 8; // more of them are thin
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 const pictures = new WeakMap();
@@ -67,6 +68,7 @@ class Picture {
       this.held = null;
     }
     this.data = data;
+    this.root.classList.toggle("still", Boolean(data.still)); // only to be looked at
     if (data.seq >= this.seq) this.waiting = false;
     if (other || (!this.held && !this.more && !this.waiting)) {
       this.seq = data.seq;
@@ -114,6 +116,7 @@ class Picture {
     handle.focus();
     this.hideTip();
     this.held = gate;
+    this.heldAt = this.limits[gate];
     // What is above may grow while a line moves: the hand is where it was when it took hold.
     this.heldIn = this.plot.getBoundingClientRect();
     this.root.classList.add("held");
@@ -139,6 +142,12 @@ class Picture {
     this.draw();
   }
 
+  // The browser has taken a finger away to scroll the page: the line was not meant.
+  onCancel(gate) {
+    if (this.held === gate) this.limits[gate] = this.heldAt;
+    this.onRelease(gate);
+  }
+
   onKey(gate, event) {
     const here = this.limits[gate];
     const step = event.shiftKey ? LARGE : STEP;
@@ -158,7 +167,7 @@ class Picture {
   // --- the points ----------------------------------------------------------------------------------------
 
   pick(id, more) {
-    if (this.root.classList.contains("still")) return;
+    if (this.data.still) return;
     const only = this.picked.size === 1 && this.picked.has(id);
     if (more) {
       if (!this.picked.delete(id)) this.picked.add(id);
@@ -179,8 +188,15 @@ class Picture {
     this.fade();
   }
 
+  // What the filters leave out fades and cannot be reached, but for what is picked.
+  leftOut({ id, at, outcome: now }) {
+    if (!id || this.picked.has(id)) return false;
+    const { plans, marks: wanted } = this.data.filters;
+    return (plans.length > 0 && !plans.includes(at.plan)) || (wanted.length > 0 && !wanted.includes(now));
+  }
+
   onPointKey(event) {
-    const spots = this.spots;
+    const spots = this.spots.filter((spot) => !spot.out || spot.node === event.target);
     const here = spots.findIndex((spot) => spot.node === event.target.closest("[data-spot]"));
     if (here < 0) return;
     if (event.key === "Enter" || event.key === " ") {
@@ -197,7 +213,7 @@ class Picture {
     spots[here].node.setAttribute("tabindex", "-1");
     spots[to].node.setAttribute("tabindex", "0");
     spots[to].node.focus();
-    this.focusAt = to;
+    this.focusAt = this.spots.indexOf(spots[to]);
   }
 
   // --- drawing: once ---------------------------------------------------------------------------------------
@@ -212,13 +228,23 @@ class Picture {
     const clip = svg("clipPath", { id: "inside" });
     clip.append(this.clip);
     this.layers = {};
-    for (const name of ["grid", "region", "budget", "declared", "pareto", "lines", "handles", "points", "names"]) {
+    for (const name of ["grid", "region", "budget", "declared", "pareto", "lines", "handles", "out", "points", "names"]) {
       this.layers[name] = svg("g", { class: name });
     }
     this.plot.append(clip, ...Object.values(this.layers));
     this.layers.points.setAttribute("role", "listbox");
     this.layers.points.setAttribute("aria-label", "Candidates");
     this.layers.points.setAttribute("aria-multiselectable", "true");
+    this.layers.out.setAttribute("aria-hidden", "true");
+    // Points lie in groups that fade as a whole: a pile of them is not darker than one.
+    this.piles = { out: this.layers.out };
+    for (const name of ["dominated", "best", "picked"]) {
+      this.piles[name] = svg("g", { class: `pile ${name}`, role: "none" });
+      this.layers.points.append(this.piles[name]);
+    }
+    this.plain = svg("g", { class: "spot plain", "aria-hidden": "true" });
+    this.plain.append(svg("path", { d: marks.plain }));
+    this.layers.out.before(this.plain);
     this.region = svg("rect");
     this.regionName = svg("text", { class: "region-name" }, "adopt region");
     this.layers.region.append(this.region, this.regionName);
@@ -241,7 +267,7 @@ class Picture {
       handle.addEventListener("pointerdown", (event) => this.onHold(gate, event));
       handle.addEventListener("pointermove", (event) => this.onPull(gate, event));
       handle.addEventListener("pointerup", () => this.onRelease(gate));
-      handle.addEventListener("pointercancel", () => this.onRelease(gate));
+      handle.addEventListener("pointercancel", () => this.onCancel(gate));
       handle.addEventListener("keydown", (event) => this.onKey(gate, event));
       this.handles[gate] = handle;
       this.layers.handles.append(handle);
@@ -271,7 +297,7 @@ class Picture {
     if (!this.data || !width || this.held) return;
     const narrow = width < 560;
     const height = narrow ? 400 : 500;
-    this.frame = { left: narrow ? 64 : 78, right: width - 18, top: 26, bottom: height - 60 };
+    this.frame = { left: narrow && !this.data.absolute ? 64 : 78, right: width - 18, top: 26, bottom: height - 60 };
     this.view = withLines(this.data.view, [this.limits, this.data.declared]);
     this.edge = this.view.right - 0.012 * (this.view.right - this.view.left);
     this.plot.setAttribute("width", width);
@@ -285,11 +311,12 @@ class Picture {
     this.drawGrid();
     this.drawBudget();
     this.drawPareto();
-    this.drawPoints();
+    const hadFocus = this.drawPoints();
     this.drawAside();
     this.recolour();
     this.drawNames();
     this.fade();
+    if (hadFocus) this.spots[this.focusAt]?.node.focus();
   }
 
   x(update) {
@@ -318,6 +345,8 @@ class Picture {
     if (this.data.points.some((point) => !point.best)) {
       items.push(["dominated", marks.pass, this.data.hidden ? "dominated: hidden" : "dominated"]);
     }
+    const { plans, marks: wanted } = this.data.filters;
+    if (plans.length || wanted.length) items.push(["out", marks.pass, "left out by the filters"]);
     items.push(["pareto", "M-8 -1H8V1H-8Z", "Pareto line"]);
     if (this.data.rings.length) items.push(["ring", hollow, `estimated at ${this.data.rings[0].shape}`]);
     this.legend.replaceChildren(
@@ -379,6 +408,7 @@ class Picture {
 
   drawPareto() {
     const path = (line) => line.map(([u, p], i) => `${i ? "L" : "M"}${this.x(u)} ${this.y(p)}`).join("");
+    this.layers.pareto.classList.toggle("many", this.data.pareto.length > MOST_LINES);
     this.layers.pareto.replaceChildren(
       ...this.data.pareto.map((line) => svg("path", { d: path(line), "clip-path": "url(#inside)" })),
     );
@@ -401,14 +431,14 @@ class Picture {
     // Whoever came to a point by other ways than the arrow keys stays there, too.
     const again = this.plot.getRootNode().activeElement?.dataset?.spot;
     this.focusAt = Math.min(Number(again ?? this.focusAt), Math.max(0, this.spots.length - 1));
-    const plain = svg("g", { class: "spot plain", "aria-hidden": "true", transform: `translate(${this.x(1)} ${this.y(1)})` });
-    plain.append(svg("path", { d: marks.plain }));
+    this.plain.setAttribute("transform", `translate(${this.x(1)} ${this.y(1)})`);
     this.spots.forEach((spot, number) => {
       spot.node.setAttribute("data-spot", number);
       spot.node.setAttribute("tabindex", number === this.focusAt ? 0 : -1);
     });
-    this.layers.points.replaceChildren(plain, ...this.spots.map((spot) => spot.node));
-    if (again !== undefined) this.spots[this.focusAt]?.node.focus();
+    for (const pile of Object.values(this.piles)) pile.replaceChildren();
+    for (const spot of this.spots) if (!spot.id) this.seat(spot); // the others as soon as they are judged
+    return again !== undefined;
   }
 
   spot(at, id) {
@@ -486,7 +516,8 @@ class Picture {
       if (spot.outcome !== now) {
         spot.outcome = now;
         const picked = this.picked.has(spot.id) ? " picked" : "";
-        spot.node.setAttribute("class", `spot ${now}${spot.at.best ? "" : " dominated"}${picked}`);
+        spot.node.setAttribute("class", `spot ${now}${picked}`);
+        this.seat(spot);
         spot.node.setAttribute("data-outcome", now);
         spot.node.setAttribute("data-id", spot.id);
         spot.node.lastChild.setAttribute("d", marks[now]);
@@ -543,10 +574,21 @@ class Picture {
     return x - width < line && line < x + 6 ? line - 8 : x;
   }
 
+  seat(spot) {
+    spot.out = this.leftOut(spot);
+    const chosen = this.picked.has(spot.id) ? "picked" : spot.at.best === false ? "dominated" : "best";
+    const pile = this.piles[spot.out ? "out" : chosen];
+    if (spot.node.parentNode === pile) return;
+    const focused = spot.node.getRootNode().activeElement === spot.node;
+    pile.append(spot.node);
+    if (focused && !spot.out) spot.node.focus();
+    this.names?.find((one) => one.id === spot.id)?.node.classList.toggle("out", spot.out);
+  }
+
   drawNames() {
     const { frame, limits, data } = this;
     const order = (spot) => (this.picked.has(spot.id) ? 0 : spot.far ? 1 : spot.id ? (spot.at.best ? 2 : 3) : 4);
-    const spots = [...this.spots].sort((a, b) => order(a) - order(b)).slice(0, MOST_NAMES);
+    const spots = this.spots.filter((spot) => !spot.out).sort((a, b) => order(a) - order(b)).slice(0, MOST_NAMES);
     const points = spots.map((spot) => ({
       x: spot.x, y: spot.y,
       text: spot.far ? `${spot.at.name} ${spot.at.update.toFixed(2)} →`.trim() : spot.at.name,
@@ -557,7 +599,10 @@ class Picture {
     ]);
     if (data.budget) bars.push([frame.left, this.y(data.budget.peak) - 16, frame.left + 220, this.y(data.budget.peak) + 16]);
     const lines = [limits, data.declared].map((line) => ({ x: this.x(line.update), y: this.y(line.peak) }));
-    const boxes = place(points, { ...frame, top: frame.top + 16 }, lines, bars, FONT);
+    const said = Object.values(this.drawn).flatMap((drawn) => [drawn.name, drawn.declaredName]);
+    const fixed = [this.regionName, ...said].map((text) => text.getBBox());
+    const kept = fixed.filter((box) => box.width).map((box) => [box.x, box.y, box.x + box.width, box.y + box.height]);
+    const boxes = place(points, { ...frame, top: frame.top + 16 }, lines, bars, kept, FONT);
     this.names = boxes.flatMap((box, number) =>
       box ? [{ id: number ? spots[number - 1].id : null, node: svg("text", { x: box[0], y: box[1] + 12 }, points[number].text) }] : []);
     this.layers.names.replaceChildren(...this.names.map((name) => name.node));
@@ -572,6 +617,18 @@ class Picture {
       spot.node.setAttribute(spot.node.tagName === "BUTTON" ? "aria-pressed" : "aria-selected", picked);
     }
     for (const name of this.names) name.node.classList.toggle("picked", this.picked.has(name.id));
+    for (const spot of this.spots) this.seat(spot);
+    this.oneInTheTabOrder();
+  }
+
+  // The arrow keys lead to all others.
+  oneInTheTabOrder() {
+    const focused = this.plot.getRootNode().activeElement;
+    if (focused?.dataset?.spot !== undefined) return; // a hand on a point stays where it is
+    if (this.spots[this.focusAt]?.out) this.focusAt = Math.max(0, this.spots.findIndex((spot) => !spot.out));
+    this.spots.forEach((spot, number) => {
+      spot.node.setAttribute("tabindex", number === this.focusAt && !spot.out ? 0 : -1);
+    });
   }
 
   // --- the words at a point ------------------------------------------------------------------------------
