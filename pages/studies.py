@@ -4,9 +4,10 @@ import hashlib
 
 import streamlit as st
 
-from pages._parts import chrome
+from pages._parts import chrome, markup
 from pages._parts.data import get_store
-from pages._parts.history import VERDICT_CHOICES, history_table, kept, workloads
+from pages._parts.history import VERDICT_CHOICES, has_long_names, history_table, in_full, kept, workloads
+from pages._parts.words import MISSING, TALL_ROW_PX
 from recompute_core.studies.store import StudyRow
 from recompute_core.words import count
 
@@ -75,19 +76,21 @@ def _list(shown: list[StudyRow]) -> None:
     # A selection is of row numbers: when other studies are listed it must not move on to them.
     listed = hashlib.sha256(" ".join(row.id for row in shown).encode()).hexdigest()[:16]
     foot = st.container(key="history-chosen")
+    row_px = TALL_ROW_PX if any(map(has_long_names, shown)) else 36
     picked = st.dataframe(
         history_table(shown, get_store().spans()),
         hide_index=True,
         on_select="rerun",
         selection_mode="multi-row",
         key=f"history {listed}",
-        height=min(44 + 36 * len(shown), 640),
-        row_height=36,
+        placeholder=MISSING,
+        height=min(44 + row_px * len(shown), 640),
+        row_height=row_px,
         column_config={
-            "Verdict": st.column_config.TextColumn(width=130),
-            "Workload": st.column_config.TextColumn(width=105),
+            "Verdict": st.column_config.TextColumn(width=150),
+            "Workload": st.column_config.TextColumn(width=150),
             "Shapes": st.column_config.TextColumn(width=125),
-            "Plans": st.column_config.TextColumn(width=190),
+            "Plans": st.column_config.TextColumn(width=210),
             "Started (UTC)": st.column_config.DatetimeColumn(width=150, format="D MMM YYYY, HH:mm"),
             "Took": st.column_config.TextColumn(
                 width=75, help="From the first event to the last; pauses of a resumed study are in it."
@@ -119,10 +122,10 @@ def _chosen(rows: list[StudyRow]) -> None:
         elif rows:
             st.caption(f"{len(rows)} rows are chosen: one can be opened, two compared.")
         else:
-            st.caption(
-                "Choose one row to open it, or two to compare them. "
-                "A double click shows a long cell whole."
-            )
+            st.caption("Choose one row to open it, or two to compare them. One alone is shown in full.")
+
+    if len(rows) == 1:
+        st.html(markup.facts(in_full(rows[0])))
 
 
 def _go(label: str, page: str, params: dict[str, str]) -> None:

@@ -18,11 +18,15 @@ from . import candidates, choices, markup, picks
 from .data import Snapshot
 from .filters import Filters
 from .plotted import candidate_id
-from .words import INTERVAL_NOTE, MISSING, VERDICTS, figure, literal, plan_label
+from .words import INTERVAL_NOTE, MISSING, TALL_ROW_PX, VERDICTS, figure, literal, plan_label
 
 _KEY = "table of candidates"
 _ROWS_SHOWN = 12
 _ROW_PX = 35
+_LONG = 30
+"""Letters of a plan's name, or of a reason, that one line has room for."""
+_WIDE_PX = 220
+_WHY = "Why not"
 
 
 @dataclass(frozen=True)
@@ -111,11 +115,14 @@ def _rows(study: str, frame: pd.DataFrame, judged: Sequence[Judged], picked: Seq
     before = st.session_state.get(_KEY)
     if before is None or sorted(before["selection"]["rows"]) != rows:
         st.session_state[_KEY] = {"selection": {"rows": rows, "columns": [], "cells": []}}
+    long = any(frame[name].str.len().max() > _LONG for name in ("Plan", _WHY) if name in frame)
+    row_px, shown = (TALL_ROW_PX, _ROWS_SHOWN // 2) if long else (_ROW_PX, _ROWS_SHOWN)
     st.dataframe(
         frame,
         hide_index=True,
         placeholder=MISSING,
-        height=_ROW_PX * (min(len(frame), _ROWS_SHOWN) + 1) + 3,
+        height=_ROW_PX + row_px * min(len(frame), shown) + 3,
+        row_height=row_px if long else None,  # text of a tall row is wrapped
         column_config=_columns(frame),
         key=_KEY,
         on_select=partial(_picked_rows, study, tuple(ids)),
@@ -131,7 +138,11 @@ def _picked_rows(study: str, ids: tuple[str, ...]) -> None:
 
 
 def _columns(frame: pd.DataFrame) -> dict[str, object]:
-    found: dict[str, object] = {"Plan": st.column_config.TextColumn(pinned=True)}
+    width = _WIDE_PX if frame["Plan"].str.len().max() > _LONG else None
+    found: dict[str, object] = {
+        "Plan": st.column_config.TextColumn(pinned=True, width=width),
+        _WHY: st.column_config.TextColumn(width=_WIDE_PX),
+    }
     for name in frame.columns:
         if "ratio" in name or name in ("Update, low", "Update, high"):
             form = "%.3f"

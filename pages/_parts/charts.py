@@ -17,7 +17,7 @@ from recompute_core.plans.names import first_blocks, named_regions
 from recompute_core.results import Judged, Measured, Memory, Proven, StudyResult
 
 from .palette import Palette
-from .words import plan_label
+from .words import plan_short
 
 MOST_LINES = 12
 """So many plans can be told apart in a chart."""
@@ -209,11 +209,11 @@ def over_shapes(
             keys = [key for key in axis.places if key in values]
             colour = colours.series[index % len(colours.series)]
             figure.add_trace(
-                _line(plan_label(plan), [axis.places[k] for k in keys], [values[k] for k in keys],
+                _line(plan_short(plan), [axis.places[k] for k in keys], [values[k] for k in keys],
                       colour, index, unit=unit, faded=plan in look.faded)
             )  # fmt: skip
             _add_beyond(
-                figure, plan_label(plan), axis, values, (beyond or {}).get(plan), colour, unit, index
+                figure, plan_short(plan), axis, values, (beyond or {}).get(plan), colour, unit, index
             )
     return figure
 
@@ -252,7 +252,7 @@ def _bars(
 ) -> go.Figure:
     """At a single shape there is nothing to run along: a bar for plain and one for each plan."""
     colours = look.colours
-    names = ["plain"] * len(plain) + [plan_label(plan) for plan in lines]
+    names = ["plain"] * len(plain) + [plan_short(plan) for plan in lines]
     values = [*plain.values(), *(next(iter(found.values())) for found in lines.values())]
     colour = [colours.plain] * len(plain) + [colours.series[0]] * len(lines)
     opacity = [1.0] * len(plain) + [_FADED if plan in look.faded else 1.0 for plan in lines]
@@ -332,7 +332,7 @@ def ratio_over_shapes(
         if timed:
             figure.add_trace(
                 _line(
-                    plan_label(plan),
+                    plan_short(plan),
                     [axis.places[key] for key, _ in timed],
                     [timing.ratio_median for _, timing in timed],
                     colours.series[index % len(colours.series)],

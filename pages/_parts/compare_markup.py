@@ -203,7 +203,7 @@ def alone(unpaired: Sequence[Unpaired]) -> str:
     rows = [
         (
             one.side.upper(),
-            escape(printable(plan_label(one.plan))),
+            f'<span class="rs-plan">{escape(printable(plan_label(one.plan)))}</span>',
             escape(printable(one.shape_key)),
             markup.mark(VERDICT_MARK[one.verdict], VERDICTS[one.verdict]),
         )

@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 from recompute_core.comparing.records import Side
 from recompute_core.results import Judged, Measured, Outcome, StudyResult
 from recompute_core.spec import Thresholds
-from recompute_core.words import POINT_MEANINGS
+from recompute_core.words import POINT_MEANINGS, shape_labels
 
 from .labels import Named, place
 from .palette import SYMBOLS, VERDICT_MARK, Palette
-from .words import plan_label
+from .words import plan_label, plan_short
 
 _HEIGHT = 460
 _AROUND_PX = 120.0
@@ -82,7 +82,7 @@ def overlay(a: StudyResult, b: StudyResult, colours: Palette) -> go.Figure:
             "yaxis": _axis("peak memory, ratio to plain", up),
         }
     )
-    _gates(figure, a.thresholds, b.thresholds, colours)
+    _gates(figure, a.thresholds, b.thresholds, across, colours)
     _steps(figure, sides["a"], sides["b"], colours)
     names = _names(every, across, up, b.thresholds)
     ink: dict[Side, str] = {"a": colours.plain, "b": colours.series[0]}
@@ -136,7 +136,13 @@ def _view(
     return across, (max(0.0, bottom - 0.16 * tall), top + 0.06 * tall)
 
 
-def _gates(figure: go.Figure, a: Thresholds, b: Thresholds, colours: Palette) -> None:
+def _gates(
+    figure: go.Figure, a: Thresholds, b: Thresholds, across: tuple[float, float], colours: Palette
+) -> None:
+    """The lines, with their names on the wider side of the vertical ones, which so cross none."""
+    first = min(a.update_ratio, b.update_ratio)
+    left = first > sum(across) / 2
+    end = {"x": first, "xshift": -5} if left else {"x": 1, "xref": "paper"}
     for field, axis in (("update_ratio", "x"), ("peak_ratio", "y")):
         values = {"A": getattr(a, field), "B": getattr(b, field)}
         if values["A"] == values["B"]:
@@ -149,17 +155,15 @@ def _gates(figure: go.Figure, a: Thresholds, b: Thresholds, colours: Palette) ->
             font = {"size": 12, "color": colours.ink}
             if axis == "x":
                 figure.add_vline(x=value, line=line, layer="below")
-                # Of two lines the right one has its name on the left, where there is room for it.
-                inside = letter != "" and value == max(values.values())
                 figure.add_annotation(
-                    x=value, y=1, yref="paper", xanchor="right" if inside else "left", yanchor="top",
-                    xshift=-5 if inside else 5, yshift=-16 if inside else 0, text=name, showarrow=False,
-                    font=font,
+                    x=value, y=1, yref="paper", xanchor="right" if left else "left", yanchor="top",
+                    xshift=-5 if left else 5, yshift=-16 if letter == "B" else 0, text=name,
+                    showarrow=False, font=font,
                 )  # fmt: skip
             else:
                 figure.add_hline(y=value, line=line, layer="below")
                 figure.add_annotation(
-                    x=1, xref="paper", y=value, xanchor="right", yanchor="bottom", yshift=2, text=name,
+                    **end, y=value, xanchor="right", yanchor="bottom", yshift=2, text=name,
                     showarrow=False, font=font,
                 )  # fmt: skip
 
@@ -189,14 +193,16 @@ def _names(
     limits: Thresholds,
 ) -> dict[tuple[str, str, str], tuple[str, str]]:
     """Text and its place for the points of B, and for those that A alone has."""
-    several = len({p.shape_key for p in found}) > 1
+    shapes = shape_labels(list(dict.fromkeys(p.shape_key for p in found)))
+    several = len(shapes) > 1
     in_b = {(p.shape_key, p.plan) for p in found if p.side == "b"}
     named = [p for p in found if p.side == "b" or (p.shape_key, p.plan) not in in_b]
     if len(named) > _MOST_NAMES:
         return {}
     order = sorted(found, key=lambda p: p not in named)
+    shown = {p: plan_short(p.plan, 20 if several else 28) for p in named}
     texts = [
-        (f"{plan_label(p.plan)}, {p.shape_key}" if several else plan_label(p.plan)) if p in named else ""
+        f"{shown[p]}, {shapes[p.shape_key]}" if several and p in shown else shown.get(p, "")
         for p in order
     ]
     bars = [((p.update_ci[0], p.peak), (p.update_ci[1], p.peak)) for p in order]

@@ -4,14 +4,26 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from recompute_core.settings import shape_key
 from recompute_core.studies.store import StudyRow
 from recompute_core.words import in_utc, printable
 
 from .palette import GLYPHS, STORED_MARK
-from .words import VERDICTS, duration, plan_label, shapes_line, standing, workload_label
+from .words import (
+    VERDICTS,
+    device_line,
+    duration,
+    plan_label,
+    plan_short,
+    shapes_line,
+    standing,
+    when,
+    workload_label,
+)
 
 VERDICT_CHOICES = (*(VERDICTS[one] for one in ("adopt", "keep_original", "undecided")), "no verdict")
 """What the list may be narrowed to."""
+_PLANS_SHOWN = 3
 
 
 def history_table(rows: Sequence[StudyRow], spans: Mapping[str, float]) -> pd.DataFrame:
@@ -19,9 +31,9 @@ def history_table(rows: Sequence[StudyRow], spans: Mapping[str, float]) -> pd.Da
     return pd.DataFrame(
         {
             "Verdict": [_standing(row) for row in rows],
-            "Workload": [printable(row.spec.workload.name) for row in rows],
+            "Workload": [printable(workload_label(row.spec.workload.name)) for row in rows],
             "Shapes": [shapes_line(row.spec) for row in rows],
-            "Plans": [", ".join(map(plan_label, row.spec.plans)) for row in rows],
+            "Plans": [_plans(row) for row in rows],
             "Started (UTC)": [in_utc(row.created_at).replace(tzinfo=None) for row in rows],
             "Took": [_took(row, spans) for row in rows],
             "Device": [_fact(row, "device_name") for row in rows],
@@ -31,6 +43,33 @@ def history_table(rows: Sequence[StudyRow], spans: Mapping[str, float]) -> pd.Da
             "Study": [row.id for row in rows],
         }
     )
+
+
+def has_long_names(row: StudyRow) -> bool:
+    """Whether one line has no room for the name of its workload or of one of its plans."""
+    return len(workload_label(row.spec.workload.name)) > 20 or any(len(p) > 30 for p in row.spec.plans)
+
+
+def in_full(row: StudyRow) -> list[tuple[str, str]]:
+    """What the table has of a study, with every name whole, and the sentence it ended with."""
+    spec = row.spec
+    return [
+        ("Verdict", printable(row.sentence) or standing(row)),
+        ("Workload", printable(spec.workload.name)),
+        ("Shapes", ", ".join(shape_key(spec.at(shape)) for shape in spec.shapes)),
+        ("Plans", printable(", ".join(map(plan_label, spec.plans)))),
+        ("Device", printable(device_line(row.environment))),
+        ("Thresholds declared", when(row.declared_at)),
+        ("Study", row.id),
+    ]
+
+
+def _plans(row: StudyRow) -> str:
+    """The first of a study's plans, and how many more there are."""
+    plans = row.spec.plans
+    shown = plans if len(plans) <= _PLANS_SHOWN + 1 else plans[:_PLANS_SHOWN]
+    more = f" and {len(plans) - len(shown)} more" if len(shown) < len(plans) else ""
+    return printable(", ".join(map(plan_short, shown))) + more
 
 
 def _standing(row: StudyRow) -> str:

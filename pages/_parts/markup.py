@@ -13,7 +13,7 @@ from recompute_core.words import OUTCOMES, sentence_case, shape_labels
 
 from .palette import VERDICT_MARK, Mark
 from .progress import GridCell, State, Step
-from .words import KINDS, VERDICTS, figure, interval, plan_label
+from .words import KINDS, VERDICTS, figure, interval, plan_label, plan_short
 
 
 def mark(kind: Mark, words: str, quiet: bool = False) -> str:
@@ -178,7 +178,7 @@ def cell_grid(board: Sequence[GridCell]) -> str:
     plans = list(dict.fromkeys(one.plan for one in board))
     known = {(one.shape_key, one.plan): one for one in board}
     heads = "".join(
-        f'<th scope="col" title="{escape(plan)}">{escape(plan_label(plan))}</th>' for plan in plans
+        f'<th scope="col" title="{escape(plan)}">{escape(plan_short(plan))}</th>' for plan in plans
     )
     names = shape_labels(shapes)
     rows = "".join(

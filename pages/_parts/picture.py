@@ -20,7 +20,7 @@ from recompute_core.words import OUTCOMES, POINT_MEANINGS, shape_labels
 from .found import Budget, Estimated, draw_estimated
 from .labels import Named, place
 from .palette import SYMBOLS, VERDICT_MARK, Palette
-from .words import KINDS, plan_label
+from .words import KINDS, plan_label, plan_short
 
 NAMED_IN_WORDS = 12
 """So many points does `describe` name."""
@@ -333,10 +333,10 @@ def names(found: Sequence[Point]) -> dict[tuple[str, str], str]:
     for point in found:
         parts = []
         if len(plans) > 1:
-            parts.append(plan_label(point.plan))
+            parts.append(plan_short(point.plan))
         if len(shapes) > 1:
             parts.append(shapes[point.shape_key])
-        said[point.plan, point.shape_key] = ", ".join(parts) or plan_label(point.plan)
+        said[point.plan, point.shape_key] = ", ".join(parts) or plan_short(point.plan)
     return said
 
 

@@ -38,6 +38,8 @@ INTERVAL_NOTE = (
 )
 MISSING = "–"
 """What a table shows where there is no figure."""
+TALL_ROW_PX = 66
+"""Height of a table's rows from which on Streamlit wraps text: more than 4 rem."""
 GATE_MEANINGS = {
     "gradient_parity": "The recomputed update must give the same gradients as plain's.",
     "memory_saving": "The peak must fall at least this far below plain's.",
@@ -117,6 +119,13 @@ def plan_label(plan: str) -> str:
     if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"blocks:{numbers[0]}–{numbers[-1]}"
     return plan if len(numbers) <= 8 else f"{plan[:22]}… ({len(numbers)} blocks)"
+
+
+def plan_short(plan: str, longest: int = 28) -> str:
+    """Its label where there is little room: two names differ at their ends as often as elsewhere."""
+    label = plan_label(plan)
+    head = (longest - 1) * 3 // 5
+    return label if len(label) <= longest else f"{label[:head]}…{label[head + 1 - longest :]}"
 
 
 def shapes_line(spec: StudySpec) -> str:

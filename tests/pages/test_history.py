@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages._parts.history import history_table, kept, workloads
+from pages._parts.history import history_table, in_full, kept, workloads
 from recompute_core.spec import parse_spec
 from recompute_core.studies.store import Store
 
@@ -158,5 +158,22 @@ def test_foreign_and_long_names_are_one_line(store: Store) -> None:
     name = "own:" + "n" * 300 + "\u202e<b>"
     row = store.study(store.create(parse_spec({"workload": {"name": name}, "plans": ["every-block"]})))
     cell = history_table([row], {}).iloc[0]["Workload"]
-    assert cell.isprintable()
-    assert cell.endswith("?<b>")
+    assert cell == f"own:{'n' * 35}…"
+    whole = dict(in_full(row))["Workload"]
+    assert whole.isprintable()
+    assert whole.endswith("?<b>")
+
+
+def test_one_study_that_is_chosen_is_read_in_full(open_page: OpenPage, store: Store) -> None:
+    studies.long_names(store)
+    app = open_page("studies")
+    assert app.dataframe[0].value["Workload"][0] == "hf:LlamaForCausalLMConfig (5 settings)"
+    said = text(choose(app, 0))
+    assert studies.LONG_MODEL in said
+    assert studies.LONG_PLAN in said
+
+
+def test_of_many_plans_the_first_are_named_and_the_others_counted(store: Store) -> None:
+    plans = ["norms", "mlp", "attention", "nested", "every-block"]
+    studies.Filled(store, studies.spec_of(plans=plans))
+    assert history_table(store.studies(), {})["Plans"][0] == "norms, mlp, attention and 2 more"

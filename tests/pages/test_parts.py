@@ -205,3 +205,11 @@ def test_update_times_of_plans_are_of_one_plain_however_the_machine_drifts(store
     for one in at:
         plain, own = read(one)
         assert own / plain == pytest.approx(one.candidate.timing.ratio_median)
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
+    assert words.plan_short("every-block") == "every-block"
+    assert words.plan_short("b" * 28) == "b" * 28
+    short = words.plan_short(studies.LONG_PLAN)
+    assert len(short) == 28
+    assert short == f"{studies.LONG_PLAN[:16]}…{studies.LONG_PLAN[-11:]}"
