@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from pages._parts import plotted
 from pages._parts.data import Snapshot
@@ -126,6 +126,58 @@ def test_one_selection_in_picture_table_and_address(
     expect(page.get_by_text("candidates picked")).to_have_count(0)
     expect(page.get_by_role("option", selected=True)).to_have_count(0)
     page.wait_for_url(lambda url: "pick" not in url)
+
+
+def test_a_finger_pulls_a_line_and_scrolls_the_page_and_filters_follow(
+    tuned: tuple[str, Store, str], chromium: Browser
+) -> None:
+    address, _, study = tuned
+    view = {"width": 480, "height": 900}
+    watched = Watched(chromium.new_context(has_touch=True, is_mobile=True, viewport=view))
+    page = watched.page()
+    _open(page, f"{address}/tradeoff?study={study}&verdict=adopt")
+    points = page.get_by_role("option")
+    expect(points).to_have_count(2)
+    expect(page.locator(".out .spot")).to_have_count(2)
+    expect(page.get_by_text("The filters leave 2 of 4 candidates")).to_be_visible()
+    main = page.get_by_test_id("stMain")
+    handle = page.locator(".handle.peak .catch")
+    handle.scroll_into_view_if_needed()
+
+    before = main.evaluate("main => main.scrollTop")
+    _swipe(watched, page, page.locator(".handle.update .catch"), 0, -90)
+    page.wait_for_function(
+        "top => document.querySelector('[data-testid=stMain]').scrollTop > top", arg=before
+    )
+    assert _peak_at(page) == "0.82 of plain, declared"
+    expect(page.locator(".handle.update")).to_have_attribute("aria-valuetext", "1.35 of plain, declared")
+
+    _swipe(watched, page, handle, 0, 100)
+    expect(page.locator(".handle.peak")).to_have_attribute("aria-valuetext", re.compile("what-if"))
+    page.wait_for_url(re.compile("peak="))
+    kept = points.count()
+    assert kept < 2  # those that the line has passed fade as it moves
+    expect(page.get_by_text(re.compile(f"The filters leave {kept or 'none'} of 4"))).to_be_visible()
+    page.get_by_role("button", name="Reset").tap()
+    expect(points).to_have_count(2)
+    points.first.locator(".halo").tap(force=True)
+    page.wait_for_url(re.compile("pick=every-2nd-block"))
+    watched.context.close()
+    assert watched.problems == []
+
+
+def _swipe(watched: Watched, page: Page, line: Locator, right_px: int, down_px: int) -> None:
+    """What a finger does that is set down on a line, moved, and taken away."""
+    box = line.bounding_box()
+    assert box is not None
+    x, y = box["x"] + min(box["width"] / 2, 80), box["y"] + min(box["height"] / 2, 160)
+    hand = watched.context.new_cdp_session(page)
+    for step in range(13):
+        at = {"x": x + right_px * step / 12, "y": y + down_px * step / 12}
+        kind = "touchMove" if step else "touchStart"
+        hand.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [at]})
+        page.wait_for_timeout(16)
+    hand.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
 def test_what_the_browser_decides_is_what_python_decides(

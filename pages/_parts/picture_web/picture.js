@@ -117,6 +117,8 @@ class Picture {
     this.hideTip();
     this.held = gate;
     this.heldAt = this.limits[gate];
+    this.heldFrom = { x: event.clientX, y: event.clientY };
+    this.pulling = false;
     // What is above may grow while a line moves: the hand is where it was when it took hold.
     this.heldIn = this.plot.getBoundingClientRect();
     this.root.classList.add("held");
@@ -132,6 +134,14 @@ class Picture {
       this.recolour();
       this.say();
     }
+  }
+
+  // Chromium knows no touch-action of what lies in an SVG. A finger that begins to move across a line pulls
+  // it; one that moves along it scrolls the page, and the browser then takes it away.
+  onFinger(gate, event) {
+    const finger = event.touches[0];
+    const [x, y] = [Math.abs(finger.clientX - this.heldFrom.x), Math.abs(finger.clientY - this.heldFrom.y)];
+    if (this.held === gate && (this.pulling ||= gate === "peak" ? y > x : x > y)) event.preventDefault();
   }
 
   onRelease(gate) {
@@ -268,6 +278,7 @@ class Picture {
       handle.addEventListener("pointermove", (event) => this.onPull(gate, event));
       handle.addEventListener("pointerup", () => this.onRelease(gate));
       handle.addEventListener("pointercancel", () => this.onCancel(gate));
+      handle.addEventListener("touchmove", (event) => this.onFinger(gate, event), { passive: false });
       handle.addEventListener("keydown", (event) => this.onKey(gate, event));
       this.handles[gate] = handle;
       this.layers.handles.append(handle);
