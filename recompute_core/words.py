@@ -35,6 +35,18 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
+def duration(seconds: float) -> str:
+    """`119 s`, then `2 min` to `119 min`, then `2 h 20 min`: each unit where the one before it ends, so
+    that no clock jumps."""
+    if round(seconds) < 120:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
 def scientific(value: float) -> str:
     """`1e-4`, `2.8e-7`: two digits, without zeros that say nothing."""
     mantissa, exponent = f"{value:.1e}".split("e")
