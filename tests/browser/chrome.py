@@ -176,10 +176,11 @@ def watch(chromium: Browser, theme: str = "light", width: int = 1440, height: in
     )
 
 
+_ENDED = "[data-testid=stApp][data-test-script-state=notRunning][data-test-connection-state=CONNECTED]"
+
+
 def settle(page: Page, timeout_s: float = 30) -> None:
     """Wait until the page has been drawn and its script has ended."""
     page.wait_for_selector("[data-testid=stMainBlockContainer] h1", timeout=timeout_s * 1e3)
-    page.wait_for_function(
-        "() => !document.querySelector('[data-testid=stStatusWidget]')", timeout=timeout_s * 1e3
-    )
-    page.wait_for_timeout(700)
+    page.wait_for_selector(_ENDED, timeout=timeout_s * 1e3)
+    page.wait_for_timeout(300)

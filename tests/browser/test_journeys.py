@@ -18,7 +18,7 @@ from .chrome import Watched, server, settle
 
 pytestmark = pytest.mark.browser
 Visitor = Callable[..., Watched]
-THEMES = pytest.mark.parametrize("theme", ["light", "dark"])
+LOOKS = pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 800)])
 TINY = "gpt_blocks=2&gpt_width=32&gpt_heads=2&gpt_lengths=32&gpt_batches=1&plans=every-block"
 STUDY = re.compile(r"study=([0-9a-f-]+)")
 _RUN_MS = 420_000  # a study takes a minute; a machine that tests other things, several
@@ -90,12 +90,12 @@ def test_from_an_empty_home_to_a_measured_verdict(empty: tuple[str, Store], visi
         assert json.load(answer)["torch_loaded"] is False
 
 
-@THEMES
+@LOOKS
 def test_tune_a_threshold_then_declare_it(
-    served: tuple[str, Store, str], visitor: Visitor, theme: str
+    served: tuple[str, Store, str], visitor: Visitor, theme: str, width: int
 ) -> None:
     address, store, study = served
-    page = visitor(theme).page()
+    page = visitor(theme, width).page()
     page.goto(f"{address}/tradeoff?study={study}")
     settle(page)
     assert _is_dark(page) is (theme == "dark")
@@ -111,7 +111,7 @@ def test_tune_a_threshold_then_declare_it(
     assert store.study(study).verdict == "adopt"
 
     # The what-if itself can be pasted elsewhere.
-    other = visitor(theme).page()
+    other = visitor(theme, width).page()
     other.goto(page.url)
     settle(other)
     expect(other.get_by_text("What-if: thresholds differ from the declared ones")).to_be_visible()
@@ -126,20 +126,19 @@ def test_tune_a_threshold_then_declare_it(
     assert row.spec.thresholds.peak_ratio == 0.52
 
 
-@THEMES
-@pytest.mark.parametrize("where", ["", "live", "tradeoff", "studies", "set-up"])
 def test_a_link_shows_the_same_study_in_another_browser(
-    served: tuple[str, Store, str], visitor: Visitor, theme: str, where: str
+    served: tuple[str, Store, str], visitor: Visitor
 ) -> None:
     address, store, study = served
-    page = visitor(theme, 800).page()
-    page.goto(f"{address}/{where}?study={study}")
-    settle(page)
-    assert _study_in(page) == study
-    if where in ("live", "tradeoff"):
-        assert _verdict(page, 20_000) == store.study(study).sentence
-    page.get_by_role("button", name="Copy link").click()
-    expect(page.locator("[data-testid=stCode]")).to_contain_text(f"study={study}")
+    page = visitor("dark", 800).page()
+    for where in ("", "live", "tradeoff", "studies", "set-up"):
+        page.goto(f"{address}/{where}?study={study}")
+        settle(page)
+        assert _study_in(page) == study
+        if where in ("live", "tradeoff"):
+            assert _verdict(page, 20_000) == store.study(study).sentence
+        page.get_by_role("button", name="Copy link").click()
+        expect(page.locator("[data-testid=stCode]")).to_contain_text(f"study={study}")
 
 
 def test_the_old_address_of_trade_off_leads_there(
@@ -247,12 +246,9 @@ def test_no_link_is_made_of_what_stands_in_an_address(
         expect(said.locator("a")).to_have_count(0)
 
 
-@THEMES
-def test_a_closed_tab_changes_nothing(
-    served: tuple[str, Store, str], visitor: Visitor, theme: str
-) -> None:
+def test_a_closed_tab_changes_nothing(served: tuple[str, Store, str], visitor: Visitor) -> None:
     address, store, _ = served
-    watched = visitor(theme)
+    watched = visitor("dark", 800)
     page = watched.page()
     page.goto(f"{address}/set-up?{TINY}")
     settle(page)
@@ -270,11 +266,8 @@ def test_a_closed_tab_changes_nothing(
     assert store.study(study).status == "done"
 
 
-@THEMES
-def test_a_bad_value_keeps_what_was_chosen(
-    served: tuple[str, Store, str], visitor: Visitor, theme: str
-) -> None:
-    page = visitor(theme).page()
+def test_a_bad_value_keeps_what_was_chosen(served: tuple[str, Store, str], visitor: Visitor) -> None:
+    page = visitor().page()
     page.goto(f"{served[0]}/set-up?gpt_lengths=64&gpt_lengths=abc&curve=true")
     settle(page)
     expect(page.get_by_text("Sequence lengths: 'abc' is not a whole number")).to_be_visible()

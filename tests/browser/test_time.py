@@ -113,6 +113,8 @@ def test_time_loses_nothing_and_doubles_nothing(
             assert f"study={study}" in page.url
             for one in (page, other):
                 one.close()  # before their server goes
+            for watched in (first, second):
+                watched.context.cookies()  # an answer comes after all that the browser said before it
             _forgive(first, second)
     finally:
         if driver and store.live():
