@@ -9,8 +9,9 @@ from pages._parts import chrome, demo_steps, markup
 from pages._parts.data import Snapshot, get_store, snapshot, want_study, wanted_study
 from pages._parts.demo_charts import Look
 from pages._parts.demo_gates import start_anew
-from pages._parts.demo_study import Told, choose, told
+from pages._parts.demo_study import DEMO, Told, choose, told
 from pages._parts.demo_words import STEPS
+from pages._parts.promise import promised
 from pages._parts.words import device_line, literal, when, workload_label
 from recompute_core.words import MB_NOTE
 
@@ -162,8 +163,8 @@ def _nothing_yet() -> None:
     st.html(f'<ol class="rs-demo-list">{"".join(f"<li>{name}</li>" for name in STEPS)}</ol>')
     demo_steps.launch_button()
     st.caption(
-        f"A small model is measured under three plans: {demo_steps.how_long()}. The steps fill in while "
-        "it runs."
+        f"A small model is measured under three plans, {promised(DEMO)}. "
+        "The steps fill in while it runs."
     )
 
 

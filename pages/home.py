@@ -5,6 +5,7 @@ import streamlit as st
 from pages._parts import chrome, markup
 from pages._parts.data import get_store, snapshot
 from pages._parts.picture import points
+from pages._parts.promise import quick_promised
 from pages._parts.still import still, unfilled
 from pages._parts.words import (
     UNFINISHED_SENTENCES,
@@ -34,8 +35,10 @@ def main() -> None:
     )
     if not rows:
         st.html(
-            '<div class="rs-strip rs-strip-plain">Nothing has been measured on this machine yet. '
-            "The quick study takes about 45 seconds.</div>"
+            markup.strip(
+                f"Nothing has been measured on this machine yet. {quick_promised()}",
+                "plain",
+            )
         )
     with st.container(horizontal=True, vertical_alignment="center"):
         if st.button("Run the quick study", type="primary", key="quick"):

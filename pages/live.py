@@ -12,6 +12,7 @@ from pages._parts.pairs import pairs_chart
 from pages._parts.picture import not_measured, points
 from pages._parts.queue import Queue, queue_of, waiting_words
 from pages._parts.still import still, unfilled
+from pages._parts.time_left import elapsed_s, left_words, time_left
 from pages._parts.words import STATUS_SENTENCES, duration, literal, plan_label, workload_label
 from recompute_core.errors import InputError, StoreError
 from recompute_core.studies.forecast import forecast
@@ -103,9 +104,9 @@ def _standing(found: Snapshot, board: list[progress.GridCell], queue: Queue | No
         return f"Once on this machine, {making}."
     done, total = progress.settled(board)
     expected = forecast(row.spec, speed(get_store(), name))
-    left = progress.seconds_left(row.spec, board, found.cells, expected.seconds)
-    spent = progress.elapsed_s(found.events, time.time())
-    still = "" if left is None else f", about {duration(left)} left (estimated)"
+    now = time.time()
+    spent = elapsed_s(found.events, now)
+    still = left_words(time_left(expected, board, found.cells, spent, now))
     return f"Measuring {what}: {done} of {total} cells, {duration(spent)} so far{still}."
 
 

@@ -21,6 +21,7 @@ from recompute_core.words import count
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
 from .login import account
 from .palette import Palette, palette_of
+from .promise import quick_promised
 from .queue import device_words, queue_of
 from .words import device_line, literal, shapes_line, standing, when, when_short, workload_label
 
@@ -139,7 +140,7 @@ def current(live_first: bool = False) -> Snapshot | None:
 
 def nothing_yet() -> None:
     """What a page about a study says when there is none."""
-    st.info("Nothing has been measured on this machine yet. The quick study takes about 45 seconds.")
+    st.info(f"Nothing has been measured on this machine yet. {quick_promised()}")
     with st.container(horizontal=True):
         st.page_link("home.py", label="Start with the quick study")
         st.page_link("setup.py", label="Set up your own")

@@ -19,8 +19,9 @@ from .demo_charts import Look
 from .demo_study import DEMO, Told, arrived, speed_up
 from .demo_words import Said
 from .picture import describe, not_measured, points
+from .time_left import elapsed_s, left_words, time_left
 from .whatif import rejudge
-from .words import UNFINISHED_SENTENCES, duration, literal, plan_label, workload_label
+from .words import UNFINISHED_SENTENCES, literal, plan_label, workload_label
 
 _QUIET = {"displayModeBar": False}
 _PLAYED_SINCE = "demo pairs played since"
@@ -270,12 +271,6 @@ def launch_button() -> None:
         st.rerun()
 
 
-def how_long() -> str:
-    """About how long that study takes here, estimated; without the unit of nothing measured."""
-    seconds = forecast(DEMO, speed(get_store(), DEMO.workload.name)).seconds
-    return f"about {duration(seconds)}, estimated" if seconds else "a minute or so"
-
-
 def _board(found: Snapshot) -> list[progress.GridCell]:
     return progress.grid(found.result, found.cells, not found.row.ended)
 
@@ -292,11 +287,11 @@ def standing(found: Snapshot) -> str:
         return f"Starting {what}: torch is being loaded."
     board = _board(found)
     done, total = progress.settled(board)
-    expected = forecast(row.spec, speed(get_store(), row.spec.workload.name)).seconds
-    left = progress.seconds_left(row.spec, board, found.cells, expected)
-    still = "" if left is None else f", about {duration(left)} left (estimated)"
-    now = next((cell for cell in found.cells if cell.state == "running"), None)
-    doing = f": {now.phase} of {plan_label(now.plan)}" if now else ""
+    expected, now = forecast(row.spec, speed(get_store(), row.spec.workload.name)), time.time()
+    spent = elapsed_s(found.events, now)
+    still = left_words(time_left(expected, board, found.cells, spent, now))
+    running = next((cell for cell in found.cells if cell.state == "running"), None)
+    doing = f": {running.phase} of {plan_label(running.plan)}" if running else ""
     return f"Measuring {what}{doing}, {done} of {total} cells{still}."
 
 

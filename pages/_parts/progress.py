@@ -1,18 +1,14 @@
-"""How far a study has come: steps, grid, time left, log. Pure functions of cells and events."""
+"""How far a study has come: steps, grid, log. Pure functions of cells and events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Literal
 
 from recompute_core.gates import is_open
 from recompute_core.results import Judged, Measured, Proven, Refused, StudyResult, Verdict
-from recompute_core.settings import shape_key, size_fields
-from recompute_core.spec import StudySpec
 from recompute_core.studies.findings import finding
 from recompute_core.studies.flow import PLAIN
 from recompute_core.studies.store import Cell, Event, Phase
-from recompute_core.workloads.sizes import sizes_of
 
 from .words import plan_label
 
@@ -149,64 +145,6 @@ def settled(board: Sequence[GridCell]) -> tuple[int, int]:
     """How many of a study's cells are settled, and of how many."""
     states = [state for one in board for _, state in one.phases]
     return sum(state in ("done", "failed", "skipped") for state in states), len(states)
-
-
-def elapsed_s(events: Sequence[Event], now: float) -> float:
-    """Seconds since the present run began to measure."""
-    begun = [e.at for e in events if e.kind == "status" and e.data.get("status") == "running"]
-    return max(0.0, now - begun[-1]) if begun else 0.0
-
-
-_WORK: dict[Phase, float] = {
-    "reference": 1.5,
-    "noise": 1.2,
-    "legality": 1.0,
-    "canary": 1.5,
-    "parity": 1.5,
-    "memory": 3.0,
-}
-
-
-def _teraflops(spec: StudySpec, shape: dict[str, int]) -> float:
-    """Of a plain update; for somebody's own model its positions stand in, of which shapes differ in."""
-    settings = spec.at(shape)
-    sizes = sizes_of(settings)
-    if sizes is not None:
-        return sizes.flops / 1e12
-    return prod(getattr(settings, name) for name in size_fields(settings)) / 1e4
-
-
-def seconds_left(
-    spec: StudySpec, board: Sequence[GridCell], cells: Sequence[Cell], forecast_s: float | None
-) -> float | None:
-    """An estimate: from the forecast at first, more and more from the seconds of finished cells.
-
-    None where there is no forecast and no cell is finished yet.
-    """
-    work = {shape_key(spec.at(shape)): _teraflops(spec, shape) for shape in spec.shapes}
-
-    def effort(shape: str, phase: Phase) -> float:
-        share = _WORK.get(phase, 2.3 * spec.timing.min_pairs)
-        return share * (work[shape] + 0.02)
-
-    spent = [(effort(c.shape_key, c.phase), c.seconds) for c in cells if c.seconds is not None]
-    still = sum(
-        effort(one.shape_key, phase) * (0.5 if state == "running" else 1.0)
-        for one in board
-        for phase, state in one.phases
-        if state in ("waiting", "running")
-    )
-    done = sum(amount for amount, _ in spent)
-    if not still:
-        return 0.0
-    # The first cells tell little: the more is done, the more what was measured counts.
-    share = done / (done + still)
-    if forecast_s is None and not done:
-        return None
-    measured_s = still * sum(seconds for _, seconds in spent) / done if done else 0.0
-    if forecast_s is None:
-        return measured_s
-    return share * measured_s + (1 - share) * forecast_s * (1 - share)
 
 
 def log_lines(events: Sequence[Event], cells: Sequence[Cell]) -> list[tuple[float, str]]:

@@ -1,18 +1,36 @@
 """How long a study will take and how much memory it needs: an estimate, shown before it is launched."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
+from ..settings import shape_key, size_fields
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
-from .flow import total_cells
-from .store import Store
+from .flow import PLAIN, CellKey, total_cells
+from .store import Phase, Store
 
 _FLOPS_PER_S_AND_CORE = 40e9
+IMPORT_S = 4.0
+"""From the launch to the first phase: torch is loaded once."""
 _WORKER_S = 0.4
-_IMPORT_S = 4.0
+"""A worker that starts."""
 _RECOMPUTED = 4 / 3
 """A recomputed update does the forward's third of the work once more."""
+_UPDATES: dict[Phase, float] = {
+    "reference": 1.5,
+    "noise": 1.5,
+    "legality": 1.2,
+    "canary": 1.4,
+    "parity": 3.5,
+    "memory": 1.4,
+}
+"""What a phase does, in plain updates, as seen in studies on two threads; time goes by its pairs."""
+_WORKERS: tuple[Phase, ...] = ("reference", "canary", "memory", "time")
+"""Phases that begin with a worker of their own."""
+_PLAIN: tuple[Phase, ...] = ("reference", "noise", "legality", "memory")
+_CANDIDATE: tuple[Phase, ...] = ("canary", "parity", "memory", "time")
 
 
 @dataclass(frozen=True)
@@ -27,30 +45,49 @@ class Forecast:
     """Largest plain update, state included."""
     basis: str
     """Where the speed comes from."""
+    costs: Mapping[CellKey, float]
+    """Seconds of each phase; for somebody's own model only how they stand to one another."""
 
 
 def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
     """The cost of `spec` at a speed from `measured_speed`, or at a rough one when that is None."""
     speed = flops_per_s or _FLOPS_PER_S_AND_CORE * (spec.threads or os.cpu_count() or 1)
-    seconds, peak = _IMPORT_S, 0
-    timing = spec.timing
+    costs: dict[CellKey, float] = {}
+    peak: int | None = 0
     for shape in spec.shapes:
-        sizes = sizes_of(spec.at(shape), spec.precision)
-        if sizes is None:
-            return Forecast(total_cells(spec), None, None, "not estimated: a model of your own")
-        update_s = sizes.flops / speed
-        peak = max(peak, sizes.plain_peak_bytes)
-        pair_s = update_s * (1 + _RECOMPUTED)
-        sampling_s = max(timing.min_pairs * pair_s, min(timing.budget_s, timing.max_pairs * pair_s))
-        checks_s = update_s * (2 * _RECOMPUTED + 1) + pair_s
-        seconds += 3.5 * update_s + 2 * _WORKER_S
-        seconds += len(spec.plans) * (sampling_s + checks_s + 3 * _WORKER_S)
+        settings = spec.at(shape)
+        sizes = sizes_of(settings, spec.precision)
+        if sizes is None or peak is None:
+            peak = None
+            # Its positions stand in for its work: shapes differ in nothing else.
+            positions = prod(getattr(settings, name) for name in size_fields(settings))
+            costs |= _costs(spec, shape_key(settings), positions, 0.0, 0.0)
+        else:
+            peak = max(peak, sizes.plain_peak_bytes)
+            update_s = sizes.flops / speed
+            costs |= _costs(spec, shape_key(settings), update_s, spec.timing.budget_s, _WORKER_S)
+    if peak is None:
+        return Forecast(total_cells(spec), None, None, "not estimated: a model of your own", costs)
     basis = (
         "estimated from this machine's last study"
         if flops_per_s
         else "a rough estimate: nothing has been timed on this machine yet"
     )
-    return Forecast(total_cells(spec), seconds, peak, basis)
+    return Forecast(total_cells(spec), IMPORT_S + sum(costs.values()), peak, basis, costs)
+
+
+def _costs(
+    spec: StudySpec, shape: str, update_s: float, budget_s: float, worker_s: float
+) -> dict[CellKey, float]:
+    """Seconds of each phase at a shape whose plain update takes so long."""
+    timing, pair_s = spec.timing, update_s * (1 + _RECOMPUTED)
+    sampling_s = max(timing.min_pairs * pair_s, min(budget_s, timing.max_pairs * pair_s))
+    seconds: dict[Phase, float] = {phase: updates * update_s for phase, updates in _UPDATES.items()}
+    seconds["time"] = pair_s + sampling_s
+    for phase in _WORKERS:
+        seconds[phase] += worker_s
+    found = {(shape, PLAIN, phase): seconds[phase] for phase in _PLAIN}
+    return found | {(shape, plan, phase): seconds[phase] for plan in spec.plans for phase in _CANDIDATE}
 
 
 def measured_speed(store: Store, workload: str) -> float | None:
