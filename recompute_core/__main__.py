@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,10 +100,35 @@ def resume(study_id: str, json_file: str | None) -> None:
     _drive(store, study_id, lock, json_file)
 
 
+@cli.command(epilog="Example: python -m recompute_core longer 20261129-163455-3f9c")
+@click.argument("study_id", metavar="STUDY")
+@json_option
+def longer(study_id: str, json_file: str | None) -> None:
+    """Measure an undecided study longer: a new one under the same thresholds, with more pairs.
+
+    The new study says which one it repeats. Nothing is added to the old one.
+    """
+    from .rerun import longer as longer_than
+    from .studies.admission import admit
+    from .studies.assemble import assemble
+    from .studies.store import Store, seconds_apart_from_time
+
+    _check_writable(json_file)
+    store = Store()
+    row, cells = store.study(study_id), store.cells(study_id)
+    result = assemble(row, cells)
+    asked = longer_than(result, result.judged, seconds_apart_from_time(cells))
+    if asked is None or result.verdict != "undecided":
+        raise InputError(f"study {study_id}: it is not its update time that leaves it undecided")
+    click.echo(asked.words, err=True)
+    again = store.create(admit(asked.spec, store.home))
+    _drive(store, again, store.claim(again), json_file)
+
+
 def _drive(store: Any, study_id: str, lock: Any, json_file: str | None) -> None:
     from .studies.assemble import assemble
     from .studies.driver import drive
-    from .terminal import bytes_and_time, progress, reasons, study_table
+    from .terminal import bytes_and_time, progress, reasons, rerun_lines, study_table
 
     done = sum(cell.state == "done" for cell in store.cells(study_id))
     click.echo(f"Study {study_id} in {store.home}", err=True)
@@ -118,7 +144,10 @@ def _drive(store: Any, study_id: str, lock: Any, json_file: str | None) -> None:
         _print(study_table(result))
         for line in reasons(result):
             click.echo(line)
-        click.echo(f"\n{result.sentence}\n{bytes_and_time()}")
+        click.echo(f"\n{result.sentence}")
+        for line in rerun_lines(result):
+            click.echo(line)
+        click.echo(bytes_and_time())
     _write_json(json_file, result.document())
     sys.exit(4 if row.status != "done" else EXIT_CODES[result.verdict or "undecided"])
 
@@ -428,6 +457,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to stop
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
     try:
         cli.main(standalone_mode=False)
         sys.stdout.flush()
@@ -445,6 +475,15 @@ def main() -> None:
     except Exception:
         traceback.print_exc()  # our own bug: never to be read as a verdict
         sys.exit(4)
+
+
+def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    """A service manager's stop is a user's: the same line, the same exit code, as much is kept.
+
+    Not by sending SIGINT: a shell starts what goes into the background with that ignored.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else signal.default_int_handler)(number, frame)
 
 
 def _silence(stream: Any) -> None:
