@@ -7,6 +7,7 @@ from pages._parts.data import Snapshot, get_store
 from pages._parts.decision_rechecks import of_plan, rechecks
 from pages._parts.decision_sign import sign_panel
 from pages._parts.exports import export_tabs
+from pages._parts.measure_longer import lead_on
 from pages._parts.sections import pair_of_columns
 from pages._parts.words import INTERVAL_NOTE, UNFINISHED_SENTENCES, literal
 from recompute_core.errors import InputError
@@ -88,6 +89,10 @@ def _decided(found: Snapshot, said: Predicate) -> None:
     asked = st.session_state.get("what-if", {}).get(found.row.id)
     what_if = decision.what_if_gates(found.result, said.plan, asked)
     st.html(decision.verdict(said))
+    if said.declared.follows:
+        st.html(decision.reruns(said))
+    if said.verdict == "undecided":
+        lead_on(found, [one for one in found.result.judged if one.candidate.plan == said.plan])
     st.html(decision.decision_facts(said))
     st.subheader("Gates", anchor=False)
     if what_if:

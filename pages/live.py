@@ -8,6 +8,7 @@ import streamlit as st
 
 from pages._parts import chrome, markup, progress
 from pages._parts.data import Snapshot, get_store, snapshot, speed
+from pages._parts.measure_longer import lead_on
 from pages._parts.pairs import pairs_chart
 from pages._parts.picture import not_measured, points
 from pages._parts.queue import Queue, queue_of, waiting_words
@@ -119,6 +120,8 @@ def _ended(found: Snapshot) -> None:
                 _resume(row.id)
     if result.verdict is not None:
         st.html(markup.verdict_line(result.verdict, result.sentence))
+    if result.verdict == "undecided":
+        lead_on(found, result.judged)
     st.page_link("tradeoff.py", label="Open the trade-off", query_params={"study": row.id})
 
 

@@ -12,12 +12,15 @@ from pages._parts.filters import Filters
 from pages._parts.found import budget_in, estimated_points
 from pages._parts.gate_address import ends_of
 from pages._parts.gates_panel import asked_thresholds, forget_what_if, move_lines
+from pages._parts.measure_longer import lead_on
 from pages._parts.picture import not_measured
 from pages._parts.sections import sections_of
 from pages._parts.whatif import rejudge
 from pages._parts.words import UNFINISHED_SENTENCES
+from recompute_core.rerun import longer, repeated
 from recompute_core.results import Judged, StudyResult
 from recompute_core.studies.searching import SearchState
+from recompute_core.studies.store import seconds_apart_from_time
 from recompute_core.words import count, shape_labels
 
 _MOST_PILLS = 6  # so many shapes stand side by side above the picture; more are a list
@@ -61,6 +64,8 @@ def judged_view(found: Snapshot) -> None:
         _standing(found)
         _strip(found, result, what_if)
         st.html(markup.verdict_line(result.verdict, result.sentence, what_if))
+        if result.verdict == "undecided" and not what_if:
+            lead_on(found, result.judged)
         st.html(markup.facts(chrome.study_facts(found.row, result)))
     with chart:
         _picture(found, result, shapes, state, picked, chosen.filters)
@@ -108,14 +113,18 @@ def _strip(found: Snapshot, result: StudyResult, what_if: bool) -> None:
             key="declare",
             type="primary",
             help="Starts a new study of the same plans and shapes, with these thresholds declared "
-            "before it runs.",
+            "before it runs. It records that it repeats this one, and how this one was declared.",
         ):
             _declare(found, result)
 
 
 def _declare(found: Snapshot, result: StudyResult) -> None:
-    spec = found.row.spec.model_copy(update={"thresholds": result.thresholds})
-    chrome.launch_and_watch(spec)
+    """The same study under the thresholds of the what-if; longer where these leave it undecided."""
+    more = longer(result, result.judged, seconds_apart_from_time(found.cells))
+    if more is not None and result.verdict == "undecided":
+        chrome.launch_and_watch(more.spec)
+        return
+    chrome.launch_and_watch(repeated(found.row.spec, found.row.id, result.thresholds))
 
 
 def _chosen_shapes(result: StudyResult) -> list[str]:

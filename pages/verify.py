@@ -106,6 +106,8 @@ def _report(said: Predicate) -> None:
     st.html(decision.gate_table(said))
     st.caption(f"Computed here from the samples in the report. {MB_NOTE} {INTERVAL_NOTE}")
     left, right = pair_of_columns("verified")
+    if said.declared.follows:
+        st.html(decision.reruns(said))
     with left:
         st.subheader("Rollback", anchor=False)
         st.code(said.rollback.code, language="python", wrap_lines=True)

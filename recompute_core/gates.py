@@ -270,6 +270,29 @@ def chosen(judged: Sequence[Judged]) -> Judged | None:
     return largest[min(near, key=lambda plan: largest[plan][0].timing.ratio_median)][1]
 
 
+def told_of_plan(judged: Sequence[Judged], plan: str) -> Judged:
+    """The candidate whose figures the verdict on a plan is told with: adopted, at its largest shape, or
+    else the first that has the plan's verdict."""
+    own = [one for one in judged if one.candidate.plan == plan]
+    verdict = plan_verdicts(own)[plan]
+    return chosen(own) or next(one for one in own if one.verdict == verdict)
+
+
+def deciding(judged: Sequence[Judged]) -> Judged:
+    """The candidate whose gates say why the verdict of a study is what it is.
+
+    The one adopted, or the first that is undecided; of those that fail the one that fails least.
+    """
+    best = chosen(judged)
+    if best is not None:
+        return best
+    verdict = study_verdict(judged)
+    plans = plan_verdicts(judged)
+    those = [one for one in judged if plans[one.candidate.plan] == one.verdict == verdict]
+    timed = [one for one in those if one.candidate.timing is not None]
+    return min(timed, key=_misses) if verdict == "keep_original" and timed else those[0]
+
+
 # --- sentences ---------------------------------------------------------------------------------------
 
 
@@ -343,7 +366,8 @@ def study_sentence(judged: Sequence[Judged]) -> str:
     if best is not None:
         own = [one.candidate for one in judged if one.candidate.plan == best.candidate.plan]
         timed = [one for one in own if isinstance(one, Measured)]
-        slowest = max(timed, key=lambda one: one.timing.ratio_median)
+        slowest = max(timed, key=lambda one: one.timing.ratio_ci95[1])  # what the gate judges
+        low, high = slowest.timing.ratio_ci95
         more = (
             f" Every gate holds at all {len(own)} shapes; the least favourable update is "
             f"{slowest.timing.ratio_median:.2f} times as long, at {slowest.shape_key}."

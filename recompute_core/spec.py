@@ -105,6 +105,15 @@ class OptimizerSettings(Frozen):
     """Decoupled weight decay."""
 
 
+class Earlier(Frozen):
+    """A study whose result was known when the one that follows it was declared."""
+
+    study: Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[\w.-]+$")]
+    """Its id."""
+    thresholds: Thresholds
+    """Those that it was declared with."""
+
+
 class StudySpec(Frozen):
     """A whole study: one workload, its shapes, the plans to compare and the thresholds."""
 
@@ -136,6 +145,11 @@ class StudySpec(Frozen):
     """CPU threads; empty for torch's own choice."""
     silence_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     """A worker that says nothing for this many seconds is taken for hung and stopped."""
+    follows: Annotated[
+        tuple[Earlier, ...], Field(max_length=100, exclude_if=lambda earlier: not earlier)
+    ] = ()
+    """The studies that this one repeats, oldest first; nothing measured depends on it. Not written where
+    there are none, so that a specification hashes as it did before there was this field."""
 
     @field_validator("workload", mode="before")
     @classmethod

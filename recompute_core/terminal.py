@@ -20,6 +20,7 @@ from rich.table import Table
 
 from .estimating import reached_words
 from .gates import in_mb, signed_mb
+from .rerun import said_of_reruns, why_undecided
 from .results import Estimate, Gate, Judged, PlanPoint, PlanResult, StudyResult
 from .spec import StudySpec
 from .studies.driver import Listener
@@ -235,6 +236,15 @@ def reasons(result: StudyResult) -> list[str]:
         if candidate.troubles:
             tail = f" (and {more} more reasons, in the JSON)" if more > 0 else ""
             lines.append(f"{candidate.plan} at {candidate.shape_key}: {candidate.troubles[0]}{tail}")
+    return lines
+
+
+def rerun_lines(result: StudyResult) -> list[str]:
+    """Which studies this one repeats; why it is undecided, and the command that measures it longer."""
+    lines = list(said_of_reruns(result.spec.follows, result.spec.thresholds))
+    why = why_undecided(result.judged, result.spec.timing) if result.verdict == "undecided" else None
+    if why is not None:
+        lines += [why, f"To measure it longer: python -m recompute_core longer {result.study_id}"]
     return lines
 
 

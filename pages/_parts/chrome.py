@@ -23,7 +23,16 @@ from .login import account
 from .palette import Palette, palette_of
 from .promise import quick_promised
 from .queue import device_words, queue_of
-from .words import device_line, literal, shapes_line, standing, when, when_short, workload_label
+from .words import (
+    device_line,
+    literal,
+    shapes_line,
+    standing,
+    threads_line,
+    when,
+    when_short,
+    workload_label,
+)
 
 Given = ParamSpec("Given")
 _LAUNCHED = "launched last"
@@ -181,6 +190,8 @@ def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:
         ("Shapes", shapes_line(row.spec)),
         ("Plans", count(len(row.spec.plans), "plan")),
         ("Device", device_line(result.environment)),
+        ("Threads", threads_line(row.spec, result.environment)),
         ("Thresholds declared", when(row.declared_at)),
         ("Study", row.id),
+        *(("Re-run of", one.study) for one in row.spec.follows[-1:]),
     ]

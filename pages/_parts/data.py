@@ -174,7 +174,7 @@ def _job(spec: StudySpec, shape: str) -> dict[str, Any]:
     apart = {"plans", "custom_plans", "thresholds", "timing", "checkpoint", "seed", "silence_s"}
     here = at_shape(spec, shape)
     settings = here.at(here.shapes[0]).model_dump()
-    return here.model_dump(exclude=apart | {"workload", "shapes"}) | settings
+    return here.model_dump(exclude=apart | {"workload", "shapes", "follows"}) | settings
 
 
 # --- which study the address names -----------------------------------------------------------------

@@ -7,14 +7,15 @@ line around are replaced.
 from collections.abc import Sequence
 from html import escape
 
-from recompute_core.gates import GATE_NAMES, chosen, megabytes, plan_verdicts
+from recompute_core.gates import GATE_NAMES, chosen, megabytes, plan_verdicts, told_of_plan
 from recompute_core.reports.predicate import Predicate, RollbackProof, ShapeDecision
 from recompute_core.reports.supplied import SuppliedDecision, SuppliedShape
+from recompute_core.rerun import said_of_reruns
 from recompute_core.results import Gate, Judged, StudyResult
 from recompute_core.spec import Thresholds
-from recompute_core.words import printable, sentence_case
+from recompute_core.words import printable, sentence_case, shape_labels
 
-from .markup import facts, mark, outcome_mark, verdict_line, verdict_mark
+from .markup import facts, mark, outcome_mark, strip, verdict_line, verdict_mark
 from .palette import Mark
 from .whatif import rejudge
 from .words import KINDS, VERDICTS, device_line, figure, interval, plan_label, when
@@ -38,12 +39,16 @@ def candidates(result: StudyResult) -> list[str]:
 
 
 def candidate_labels(result: StudyResult) -> dict[str, str]:
-    """Each plan as it is offered: `every-block: adopt, peak 135.6 MB`; no two are the same."""
+    """Each plan as it is offered: `every-block: adopt, peak 135.6 MB at T=512`, of the shape that its
+    verdict is told of; no two are the same."""
     verdicts = plan_verdicts(result.judged)
+    shapes = shape_labels(list(dict.fromkeys(one.candidate.shape_key for one in result.judged)))
     labels: dict[str, str] = {}
     for plan in result.spec.plans:
-        peak = _last_peak(result.judged, plan)
-        cost = "" if peak is None else f", peak {megabytes(peak)}"
+        told = told_of_plan(result.judged, plan).candidate
+        peak = told.memory.candidate.peak_bytes if told.memory is not None else None
+        where = f" at {shapes[told.shape_key]}" if len(shapes) > 1 else ""
+        cost = "" if peak is None else f", peak {megabytes(peak)}{where}"
         words = f": {VERDICTS[verdicts.get(plan)]}{cost}"
         label = plan_label(plan) + words
         labels[plan] = plan + words if label in labels.values() else label
@@ -63,6 +68,12 @@ def _last_peak(judged: Sequence[Judged], plan: str) -> int | None:
 def verdict(said: Predicate | SuppliedDecision) -> str:
     """The verdict sentence, as everywhere."""
     return verdict_line(said.verdict, printable(said.sentence))
+
+
+def reruns(said: Predicate) -> str:
+    """Which studies this one repeats, after their results were seen."""
+    sentences = said_of_reruns(said.declared.follows, said.declared.thresholds)
+    return "".join(strip(printable(one), "whatif") for one in sentences)
 
 
 def decision_facts(said: Predicate) -> str:

@@ -211,4 +211,4 @@ def measuring(spec: StudySpec, answer: PlanResult, points: Sequence[PlanPoint]) 
     """The study of these plans at the answer's shape, with the thresholds and timing of `spec`."""
     wanted = answer.model_copy(update={"points": tuple(points), "recipes": (), "chosen": None})
     asked = study_of(at_shape(spec, answer.shape_key), wanted)
-    return asked.model_copy(update={"timing": spec.timing})
+    return asked.model_copy(update={"timing": spec.timing, "follows": ()})  # these plans are new

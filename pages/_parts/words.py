@@ -6,6 +6,7 @@ from recompute_core.results import FigureKind
 from recompute_core.spec import StudySpec
 from recompute_core.studies.store import Status, StudyRow
 from recompute_core.words import count, in_utc, printable, scientific
+from recompute_core.words import duration as duration
 
 VERDICTS: dict[str | None, str] = {
     "adopt": "adopt",
@@ -71,14 +72,6 @@ def when(moment: str) -> str:
 
 def when_short(moment: str) -> str:
     return f"{in_utc(moment):%-d %b %H:%M}"
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `4 min`, `1 h 20 min`."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def workload_label(name: str) -> str:
@@ -149,6 +142,14 @@ def standing(row: StudyRow) -> str:
     if row.status == "done" or (row.status == "incomplete" and row.verdict):
         return VERDICTS[row.verdict]
     return row.status if row.ended else "under way"
+
+
+def threads_line(spec: StudySpec, environment: dict[str, object]) -> str:
+    """`1, set`, or `2, torch's choice`: whether the study has asked for so many."""
+    if spec.threads is not None:
+        return f"{spec.threads}, set"
+    found = environment.get("threads")
+    return f"{found}, torch's choice" if isinstance(found, int) else "torch's choice"
 
 
 def device_line(environment: dict[str, object]) -> str:

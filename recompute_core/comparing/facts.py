@@ -87,8 +87,12 @@ def _cut(text: str) -> str:
 # --- asked -------------------------------------------------------------------------------------------
 
 
+_APART = {"thresholds", "workload", "shapes", "custom_plans", "follows"}
+"""Of a specification: what is said in other ways, and which studies it repeats, which is no setting."""
+
+
 def _specification(spec: StudySpec) -> dict[str, Any]:
-    raw = spec.model_dump(mode="json", exclude={"thresholds", "workload", "shapes", "custom_plans"})
+    raw = spec.model_dump(mode="json", exclude=_APART)
     apart = {"anatomy", *size_fields(spec.workload)}  # the shapes name all sizes
     workload = spec.workload.model_dump(mode="json", exclude=apart)
     plans = spec.model_dump(mode="json", include={"custom_plans"})["custom_plans"]

@@ -39,8 +39,11 @@ def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -
         "many steps, nor of other data.",
         f"The gates rest on the thresholds declared at {row.declared_at}, before the first "
         "measurement; thresholds moved afterwards are a what-if and were not used.",
-        "Nothing is said of other studies of this model: it may have been studied before, under other "
-        "thresholds.",
+        "Nothing is said of studies of this model but those that this one says it repeats: others may "
+        "have gone before, under other thresholds."
+        if spec.follows
+        else "Nothing is said of other studies of this model: it may have been studied before, under "
+        "other thresholds.",
         "No figure was supplied by hand, and no estimate was put through a gate.",
         "Times are of this machine as busy as it was; the interval covers the pairs that were run.",
         "Nothing is claimed of several devices that train together, nor of compiled models.",

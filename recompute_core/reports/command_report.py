@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .evidence import Evidence
     from .keys import PrivateKey, PublicKey
     from .release import Released, ReleasedSupplied
+    from .statement import Decision
 
 
 signers_option = click.option(
@@ -94,6 +95,7 @@ def report(
         for name, why in document["not_recorded"].items():
             click.echo(f"not in it: {name}: {why}")
         click.echo(f"\n{printable(said.sentence)}")
+        _say_reruns(said)
     write_json(json_file, document)
     sys.exit(EXIT_CODES[released.predicate.verdict])
 
@@ -171,6 +173,7 @@ def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
         for warning in found.warnings:
             click.echo(f"note: {printable(warning)}")
         click.echo(f"\n{printable(found.sentence)}")
+        _say_reruns(found.decision)
     elif json_file != "-":
         is_none = document["code"] in ("not-a-zip", "not-a-report")
         hint = " Give a report's folder, or its .zip." if is_none else ""
@@ -181,6 +184,16 @@ def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
     sys.exit(0 if found.verified else 1)
 
 
+def _say_reruns(said: "Decision | None") -> None:
+    """Which studies the one of a report repeats, after their results were seen."""
+    from ..rerun import said_of_reruns
+    from .predicate import Predicate
+
+    if isinstance(said, Predicate):
+        for sentence in said_of_reruns(said.declared.follows, said.declared.thresholds):
+            click.echo(printable(sentence))
+
+
 def _how_to_trust(bundle: Path, signers: Path | None) -> str:
     """What to run once the fingerprint was compared."""
     key = bundle / "public_key.pem" if bundle.is_dir() else Path("public_key.pem")
@@ -189,4 +202,5 @@ def _how_to_trust(bundle: Path, signers: Path | None) -> str:
         "Anybody can sign. Ask the signer for their fingerprint over another channel; if it is this: "
         f"python -m recompute_core keys trust {shlex.quote(str(key))} --name WHO{where}"
         + ("" if bundle.is_dir() else " (the file is in the .zip)")
+        + "; it asks whether the fingerprint is theirs, or takes it as --yes FINGERPRINT"
     )

@@ -6,13 +6,14 @@ What was decided stands in the predicate; the records behind it are read from th
 import hashlib
 from typing import Any
 
+from ..rerun import said_of_reruns
 from ..results import Candidate, StudyResult
 from .evidence import Found
 from .page.document import document
 from .page.view import ReportView, Rollback, ShapeView, SignedFile
 from .predicate import Predicate, ShapeDecision
 
-_ELSEWHERE = {"workload", "shapes", "plans", "custom_plans", "thresholds", "silence_s"}
+_ELSEWHERE = {"workload", "shapes", "plans", "custom_plans", "thresholds", "silence_s", "follows"}
 """Of the specification: what the page shows in other places, and what no figure depends on."""
 
 
@@ -40,6 +41,7 @@ def view_of(predicate: Predicate, found: Found) -> ReportView:
         thresholds=declared.thresholds,
         declared_at=declared.declared_at,
         first_measured_at=declared.first_measured_at,
+        reruns=said_of_reruns(declared.follows, declared.thresholds),
         workload={
             k: v for k, v in predicate.workload.items() if k != "anatomy" and not _are_names(k, v)
         },

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..gates import candidate_sentence, stuck_sentence
+from ..gates import candidate_sentence, stuck_sentence, told_of_plan
 from ..plans.names import plan_hash
+from ..rerun import said_of_reruns
 from ..results import (
     Candidate,
     FigureKind,
@@ -26,7 +27,7 @@ from ..results import (
     Timing,
     Verdict,
 )
-from ..spec import CheckpointSettings, Region, Thresholds
+from ..spec import CheckpointSettings, Earlier, Region, Thresholds
 from ..words import count
 from .agreement import check_agreement
 from .claims import ROLLBACK_WORDS, not_claimed, rollback_code
@@ -64,6 +65,8 @@ class Declared(Said):
     """UTC, ISO 8601."""
     first_measured_at: str
     """When the first phase of plain or of the plan began."""
+    follows: Annotated[tuple[Earlier, ...], Field(exclude_if=lambda earlier: not earlier)] = ()
+    """The studies that this one repeats, as it declared, oldest first; not written if none."""
 
 
 class Figure(Said):
@@ -227,7 +230,8 @@ def check_declared_first(found: Found) -> str:
             f"the thresholds were declared at {found.row.declared_at}, after the first measurement, "
             f"which began at {first}",
         )
-    return f"The thresholds were declared at {found.row.declared_at}; measuring began at {first}."
+    when = f"The thresholds were declared at {found.row.declared_at}; measuring began at {first}."
+    return " ".join((when, *said_of_reruns(found.asked.follows, found.asked.thresholds)))
 
 
 def decide(found: Found) -> Predicate:
@@ -261,6 +265,7 @@ def _decided(found: Found) -> Predicate:
             thresholds=row.spec.thresholds,
             declared_at=row.declared_at,
             first_measured_at=_written(found),
+            follows=row.spec.follows,
         ),
         shapes=shapes,
         environment=row.environment,
@@ -286,7 +291,7 @@ def _sentence(result: StudyResult) -> str:
         return result.sentence
     shapes = len(result.judged)
     more = f" This is the verdict at {len(missed)} of {shapes} shapes." if shapes > 1 else ""
-    return candidate_sentence(missed[0]) + more
+    return candidate_sentence(told_of_plan(result.judged, missed[0].candidate.plan)) + more
 
 
 def _written(found: Found) -> str:

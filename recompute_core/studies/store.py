@@ -10,7 +10,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -463,6 +463,11 @@ class Store:
             yield
         except sqlite3.Error as error:
             raise StoreError(f"{self.path}: {_PLAIN_WORDS.get(str(error), str(error))}") from None
+
+
+def seconds_apart_from_time(cells: Iterable[Cell]) -> float:
+    """What all phases of a study but the timing took, as far as they ended."""
+    return sum(cell.seconds for cell in cells if cell.phase != "time" and cell.seconds is not None)
 
 
 @lru_cache(maxsize=4096)

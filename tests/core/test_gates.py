@@ -431,8 +431,8 @@ def test_sentence_of_a_study() -> None:
     other = make.measured(seq_len=256)
     slower = make.measured(ratios=(1.3, 1.3, 1.3))
     for first, said in (
-        (GOOD, "1.25 times as long, at T=128"),
-        (slower, "1.30 times as long, at T=128"),
+        (GOOD, "1.25 times as long (1.25 to 1.25), at T=128"),
+        (slower, "1.30 times as long (1.30 to 1.30), at T=128"),
     ):
         assert study_sentence(judged(first, other)) == (
             f"Adopt every-block at T=256 B=4: {FIGURES}, gradients bitwise equal. "

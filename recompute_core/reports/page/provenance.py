@@ -48,6 +48,7 @@ def thresholds(view: ReportView) -> Html:
             f"Declared {when(view.declared_at)}{began}. The gates of this report were judged by the "
             "declared thresholds."
         ),
+        bullets(view.reruns) if view.reruns else None,
         table(columns, [Group(rows)], "Thresholds"),
     )
 

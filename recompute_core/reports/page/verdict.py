@@ -63,6 +63,7 @@ def head(view: ReportView) -> Html:
             "div",
             paragraph(mark(outcome, VERDICTS[view.verdict]), tag, css="stand"),
             paragraph(view.sentence, css="sentence"),
+            [paragraph(one) for one in view.reruns],
             class_=f"verdict edge-{outcome}",
             role="status",
         ),

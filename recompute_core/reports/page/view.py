@@ -77,6 +77,8 @@ class ReportView:
     """When measuring began; None for figures that were supplied."""
     workload: Mapping[str, Any]
     """Its settings, `name` among them."""
+    reruns: tuple[str, ...] = ()
+    """A sentence on each study that this one repeats."""
     regions: tuple[Region, ...] = ()
     blocks: tuple[str, ...] = ()
     """FQNs of the model's candidate blocks, in the order of forward."""
