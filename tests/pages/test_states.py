@@ -57,7 +57,7 @@ STATES: dict[str, Made] = {
     "failed": lambda store, held: studies.failed(store),
     "refused": lambda store, held: studies.refused_by_parity(store),
     "undecided": lambda store, held: studies.filled(store, ONE, studies.WIDE),
-    "missed": lambda store, held: studies.filled(store, ONE, [1.6] * 7),
+    "missed": lambda store, held: studies.filled(store, ONE, [1.6] * 9),
     "done": lambda store, held: studies.filled(store),
     "what-if": lambda store, held: studies.filled(store),
     "estimated": _estimated,
@@ -163,7 +163,7 @@ SAYS: dict[str, dict[str, tuple[str, ...]]] = {
         **dict.fromkeys(
             ("refused", "estimated"), ("parity fails", "This is the verdict at 2 of 2 shapes.", RELEASE)
         ),
-        "undecided": (VERDICT, "Update latency update time, ratio to plain undecided 1.360", RELEASE),
+        "undecided": (VERDICT, "Update latency update time, ratio to plain undecided", RELEASE),
         "missed": (VERDICT, FAILS, RELEASE),
         "done": (VERDICT, RELEASE),
         "what-if": (VERDICT, RELEASE, "What-if: thresholds on Trade-off differ from the declared ones."),
@@ -193,7 +193,7 @@ SAYS: dict[str, dict[str, tuple[str, ...]]] = {
         **dict.fromkeys(
             ("refused", "estimated"), ("not in A: parity fails", "keep original keep original")
         ),
-        "undecided": ("every-block T=128 B=4 undecided undecided 1.360",),
+        "undecided": ("every-block T=128 B=4 undecided undecided",),
         "missed": ("every-block T=128 B=4 keep original keep original 1.600",),
         **dict.fromkeys(("done", "what-if"), ("every-block T=128 B=4 adopt adopt 1.200",)),
     },
