@@ -6,11 +6,11 @@ from pages._parts import address, ask, chrome, markup, setup_form
 from pages._parts.blocks_by_hand import block_map
 from pages._parts.data import get_store, speed
 from pages._parts.safety import safe_to_recompute
-from pages._parts.words import duration, literal, millions
+from pages._parts.words import duration, literal, millions, threads_line
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
 from recompute_core.spec import StudySpec
-from recompute_core.studies.forecast import forecast
+from recompute_core.studies.forecast import forecast, slowest_pair_s
 from recompute_core.words import MB_NOTE
 
 
@@ -35,6 +35,8 @@ def main() -> None:
         return
     with estimates:
         _estimates(spec)
+        pair_s = slowest_pair_s(spec, speed(get_store(), spec.workload.name))
+        st.caption(ask.timing_words(spec.timing, pair_s))
     st.subheader("Blocks", anchor=False)
     block_map(spec)
     safe_to_recompute(spec)
@@ -61,7 +63,7 @@ def _estimates(spec: StudySpec) -> None:
 
 def _strip(spec: StudySpec) -> None:
     expected = forecast(spec, speed(get_store(), spec.workload.name))
-    known = [("Cells", f"{expected.cells:,}")]
+    known = [("Cells", f"{expected.cells:,}"), ("Threads", threads_line(spec, {}))]
     if expected.seconds is not None and expected.peak_bytes is not None:
         known += [
             ("Duration, estimated", f"about {duration(expected.seconds)}"),

@@ -16,7 +16,7 @@ from recompute_core.plans.names import (
     regions_of,
 )
 from recompute_core.settings import OURS, Anatomy, GptSettings, OwnSettings, shape_key, size_fields
-from recompute_core.spec import StudySpec, parse_spec
+from recompute_core.spec import StudySpec, TimingSettings, parse_spec
 from recompute_core.workloads.sizes import Sizes, sizes_of
 
 
@@ -63,6 +63,7 @@ class Choices:
     checkpoint: dict[str, Any] = field(default_factory=dict)
     effort: str = "quick"
     precision: str = "float32"
+    threads: int | None = None
 
 
 def specification(choices: Choices) -> StudySpec:
@@ -76,9 +77,34 @@ def specification(choices: Choices) -> StudySpec:
             "checkpoint": choices.checkpoint,
             "timing": EFFORTS[choices.effort],
             "precision": choices.precision,
+            "threads": choices.threads,
         },
         "Set up",
     )
+
+
+def timing_words(timing: TimingSettings, pair_s: float | None) -> str:
+    """How many pairs are timed, what ends that, and how many the budget is enough for where it is known
+    what a pair takes."""
+    least, most, budget = timing.min_pairs, timing.max_pairs, f"{timing.budget_s:g} s"
+    said = (
+        f"Timing: {least} to {most} pairs of updates of each candidate. After {least} it ends once the "
+        f"interval is {timing.width:g} wide or {budget} are spent."
+    )
+    if pair_s is None:
+        return said
+    fit = int(timing.budget_s / pair_s)
+    each = f" A pair takes about {seconds(pair_s)} at the largest shape (estimated)"
+    if fit <= least:
+        return (
+            f"{said}{each}, so that the budget leaves {least}; another *Timing*, in Advanced, has more."
+        )
+    return f"{said}{each}, so that the budget is enough for {min(fit, most)}."
+
+
+def seconds(value: float) -> str:
+    """`0.35 s`, `2.1 s`, `40 s`."""
+    return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
 
 
 def plans(choices: Choices) -> list[str]:

@@ -32,6 +32,7 @@ _MOST = {"blocks": 1024}
 _MOST_OF_A_SIZE = 2**31 - 1
 _ANOTHER = "another model"
 _VARIANTS, _RANDOM = ("call", "forward"), ("preserve", "ignore")
+_MOST_THREADS = 1024
 _PRECISIONS, _NORMS = ("float32", "bfloat16"), ("layer", "batch")
 BY_HAND = "by_hand"
 """Key of the blocks that are chosen by hand."""
@@ -65,6 +66,7 @@ FIELDS: address.Fields = {
     "rng": ("Random state", OneOf(_RANDOM)),
     "effort": ("Timing", OneOf(list(ask.EFFORTS))),
     "precision": ("Precision", OneOf(_PRECISIONS)),
+    "threads": ("Threads", Number(1, _MOST_THREADS, whole=True, may_be_empty=True)),
     "norm": ("Norm", OneOf(_NORMS)),
     "dropout": ("Dropout", Number()),
 }
@@ -102,7 +104,7 @@ def choices(places: Places) -> ask.Choices | None:
         lengths, batches = _shapes(workload, found) if anatomy else ([], [])
     with places.limits:
         thresholds = _thresholds()
-        checkpoint, more, effort, precision = _advanced(workload)
+        checkpoint, more, effort, precision, threads = _advanced(workload)
     if anatomy is None:
         return None
     return ask.Choices(
@@ -117,6 +119,7 @@ def choices(places: Places) -> ask.Choices | None:
         checkpoint=checkpoint,
         effort=effort,
         precision=precision,
+        threads=threads,
     )
 
 
@@ -284,7 +287,7 @@ def _thresholds() -> dict[str, float]:
     }
 
 
-def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str]:
+def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str, int | None]:
     more: dict[str, Any] = {}
     fields = CheckpointSettings.model_fields
     with st.expander("Advanced"):
@@ -302,13 +305,21 @@ def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str]:
         with right:
             effort = st.selectbox(
                 "Timing", list(ask.EFFORTS), key="effort", bind="query-params",
-                help="How many pairs of plain and recomputed updates are sampled: 7 to 15, 7 to 31, "
-                "or 15 to 101.",
+                help=f"Pairs of plain and recomputed updates, of each candidate: {_efforts()}. The "
+                "words under Shapes say what that comes to here.",
             )  # fmt: skip
         with left:
             precision = st.selectbox(
                 "Precision", _PRECISIONS, key="precision", bind="query-params",
                 help=StudySpec.model_fields["precision"].description,
+            )  # fmt: skip
+        with middle:
+            threads = st.number_input(
+                "Threads", min_value=1, max_value=_MOST_THREADS, value=None, step=1, key="threads",
+                bind="query-params", placeholder="torch's choice",
+                help="CPU threads; empty for torch's own choice. The quick study and the Demo's set 1, "
+                "so that the browser has the other cores. Seconds measured with other threads cannot be "
+                "compared.",
             )  # fmt: skip
         if workload == "receipts":
             with middle:
@@ -321,4 +332,12 @@ def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str]:
                     "Dropout", value=0.1, step=0.05, key="dropout", bind="query-params",
                     help=ReceiptsSettings.model_fields["dropout"].description,
                 )  # fmt: skip
-    return {"variant": variant, "rng": rng}, more, effort, precision
+    return {"variant": variant, "rng": rng}, more, effort, precision, threads
+
+
+def _efforts() -> str:
+    """`quick: 9 to 15 in 3 s, normal: …`: what ends the sampling of each."""
+    return ", ".join(
+        f"{name} {one['min_pairs']:g} to {one['max_pairs']:g} in {one['budget_s']:g} s"
+        for name, one in ask.EFFORTS.items()
+    )

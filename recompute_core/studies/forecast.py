@@ -51,7 +51,7 @@ class Forecast:
 
 def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
     """The cost of `spec` at a speed from `measured_speed`, or at a rough one when that is None."""
-    speed = flops_per_s or _FLOPS_PER_S_AND_CORE * (spec.threads or os.cpu_count() or 1)
+    speed = flops_per_s or _rough_speed(spec)
     costs: dict[CellKey, float] = {}
     peak: int | None = 0
     for shape in spec.shapes:
@@ -88,6 +88,20 @@ def _costs(
         seconds[phase] += worker_s
     found = {(shape, PLAIN, phase): seconds[phase] for phase in _PLAIN}
     return found | {(shape, plan, phase): seconds[phase] for plan in spec.plans for phase in _CANDIDATE}
+
+
+def slowest_pair_s(spec: StudySpec, flops_per_s: float | None) -> float | None:
+    """Seconds of a pair of updates, plain and recomputed, at the shape with most work. None for
+    somebody's own model."""
+    sizes = [sizes_of(spec.at(shape), spec.precision) for shape in spec.shapes]
+    flops = [one.flops for one in sizes if one is not None]
+    if len(flops) < len(sizes):
+        return None
+    return max(flops) / (flops_per_s or _rough_speed(spec)) * (1 + _RECOMPUTED)
+
+
+def _rough_speed(spec: StudySpec) -> float:
+    return _FLOPS_PER_S_AND_CORE * (spec.threads or os.cpu_count() or 1)
 
 
 def measured_speed(store: Store, workload: str) -> float | None:

@@ -89,6 +89,7 @@ def forms(draw: Any) -> dict[str, Any]:
         "rng": st.sampled_from(("preserve", "ignore")),
         "effort": st.sampled_from(list(ask.EFFORTS)),
         "precision": st.sampled_from(("float32", "bfloat16")),
+        "threads": st.integers(1, 64),
     }
     if workload == "receipts":
         may |= {"norm": st.sampled_from(("layer", "batch")), "dropout": st.floats(0, 0.9)}

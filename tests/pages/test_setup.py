@@ -2,8 +2,10 @@
 
 import pytest
 
+from pages._parts import ask
 from pages._parts.words import workload_label
 from recompute_core.plans.anatomy import anatomy_of
+from recompute_core.spec import TimingSettings
 from recompute_core.studies.store import Store
 
 from .conftest import OpenPage
@@ -19,6 +21,34 @@ def test_the_strip_says_cells_minutes_and_memory(open_page: OpenPage) -> None:
     assert "Cells 24" in said
     assert "Duration, estimated about" in said
     assert "Memory, estimated about" in said
+
+
+def test_pairs_and_budget_are_told_before_the_launch(open_page: OpenPage, store: Store) -> None:
+    app = open_page("setup")
+    app.selectbox(key="effort").set_value("normal").run()
+    said = text(app)
+    least, budget = ask.EFFORTS["normal"]["min_pairs"], "20 s"
+    assert f"Timing: {least} to 31 pairs of updates of each candidate. After {least} it ends" in said
+    assert f"0.04 wide or {budget} are spent. A pair takes about" in said
+
+
+def test_a_budget_that_leaves_the_fewest_pairs_says_so() -> None:
+    timing = TimingSettings(min_pairs=7, max_pairs=31, budget_s=20)
+    assert ask.timing_words(timing, None).endswith("0.04 wide or 20 s are spent.")
+    assert "about 0.5 s at the largest shape" in ask.timing_words(timing, 0.5)
+    assert ask.timing_words(timing, 0.5).endswith("so that the budget is enough for 31.")
+    assert ask.timing_words(timing, 2.0).endswith("so that the budget is enough for 10.")
+    assert "so that the budget leaves 7; another *Timing*" in ask.timing_words(timing, 2.9)
+
+
+def test_threads_are_shown_and_set(open_page: OpenPage, store: Store, launched: list[str]) -> None:
+    app = open_page("setup")
+    assert "Threads torch's choice" in text(app)
+    app.number_input(key="threads").set_value(1).run()
+    assert "Threads 1, set" in text(app)
+    _launch(app).click().run()
+    assert store.study(launched[0]).spec.threads == 1
+    assert open_page("setup", threads="0").warning[0].value.startswith("Not taken from the address")
 
 
 def test_launching_declares_what_was_chosen(
