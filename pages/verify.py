@@ -26,7 +26,7 @@ _KEPT = "what came of verifying"
 
 @chrome.plainly
 def main() -> None:
-    """Drop a report; its checks; and only if all of them pass, what it says."""
+    """Drop a report; what it says, only if all checks hold; then the checks."""
     chrome.title("Verify", "Can I trust the report I was given?")
     now = datetime.now(UTC).replace(microsecond=0)
     path, signers = verify.trusted_signers()
@@ -44,19 +44,18 @@ def main() -> None:
     data = dropped.getvalue()
     found, statement = _verified(data, signers, now)
     st.html(verify.outcome_line(found))
-    if found.verified and found.signer is not None:
-        st.html(verify.signer_facts(found.signer))
     unknown = verify.unknown_key(data, found, now)
     if unknown is not None:
         _unknown_signer(unknown, path)
     for warning in found.warnings:
         st.caption(literal(printable(warning)))
-    _checks(found)
     if found.verified and found.predicate is not None:
         _report(found.predicate)
-        rechecks(of_report(get_store().home, statement))
     elif found.verified and found.supplied is not None:
         _supplied(found.supplied)
+    _checks(found)
+    if found.verified and found.predicate is not None:
+        rechecks(of_report(get_store().home, statement))
 
 
 def _verified(data: bytes, signers: Signers, now: datetime) -> tuple[Verification, str]:
@@ -76,7 +75,10 @@ def _verified(data: bytes, signers: Signers, now: datetime) -> tuple[Verificatio
 def _waiting(signers: Signers, now: datetime, path: Path) -> None:
     st.caption(literal(verify.whom_line(signers, now)))
     if not any(one.state(now) == "trusted" for one in signers.signers):
-        st.caption("Trust a signer whose fingerprint you have from them, not from a report:")
+        st.caption(
+            "Trust a signer whose fingerprint you have from them, not from a report, on the machine of "
+            f"this server. {verify.WITHOUT_A_TERMINAL}"
+        )
         st.code(verify.trust_command(path), language="bash", wrap_lines=True)
     st.subheader("Checks", anchor=False)
     st.html(verify.waiting_table())
@@ -87,27 +89,33 @@ def _unknown_signer(fingerprint: str, path: Path) -> None:
     st.html(verify.unknown_facts(fingerprint))
     st.caption(
         "Anybody can sign. Ask the signer for their fingerprint over another channel; if it is this, "
-        "unpack public_key.pem from the report and run, on the machine of this server:"
+        "unpack public_key.pem from the report and run this, on the machine of this server. "
+        + verify.WITHOUT_A_TERMINAL
     )
     st.code(verify.trust_command(path), language="bash", wrap_lines=True)
 
 
 def _checks(found: Verification) -> None:
     st.subheader("Checks", anchor=False)
-    st.html(verify.checks_table(found.checks))
     if not found.verified:
+        st.html(verify.checks_table(found.checks))
         st.caption("Nothing else of a report that is refused is shown.")
+        return
+    if found.signer is not None:
+        st.html(verify.signer_facts(found.signer))
+    with st.expander(verify.checks_summary(found.checks)):
+        st.html(verify.checks_table(found.checks))
 
 
 def _report(said: Predicate) -> None:
     st.subheader("What it says", anchor=False)
     st.html(decision.verdict(said))
+    if said.declared.follows:
+        st.html(decision.reruns(said))
     st.html(decision.decision_facts(said))
     st.html(decision.gate_table(said))
     st.caption(f"Computed here from the samples in the report. {MB_NOTE} {INTERVAL_NOTE}")
     left, right = pair_of_columns("verified")
-    if said.declared.follows:
-        st.html(decision.reruns(said))
     with left:
         st.subheader("Rollback", anchor=False)
         st.code(said.rollback.code, language="python", wrap_lines=True)

@@ -36,6 +36,9 @@ _LANGUAGES: dict[str, str] = {".py": "python", ".toml": "toml"}
 def export_tabs(found: Snapshot, plan: str) -> None:
     """A tab a trainer; only the open one is asked for."""
     st.subheader("Export", anchor=False)
+    missed = found.once(("missed", plan), lambda: warning(found.row, found.cells, plan))
+    if missed is not None:
+        st.html(markup.caution(f"Not adopted, and exported all the same: {missed}"))
     tabs = st.tabs(list(TARGETS), on_change="rerun", key="export to")
     for tab, to in zip(tabs, TARGETS, strict=True):
         if tab.open:
@@ -51,10 +54,8 @@ def _one(found: Snapshot, plan: str, to: Target) -> None:
     except InputError as error:
         st.error(literal(f"Not exported: {error}"))
         return
-    if said["warning"]:
-        st.html(markup.strip("This plan did not pass its gates at every shape.", "plain"))
     if said["exact"]:
-        st.html(markup.mark("pass", "It does what the plan does."))
+        st.html('<div class="rs-finding">Exact: it recomputes what the plan recomputes.</div>')
     if said["cannot"]:
         st.html(markup.lines("What it cannot express, and what that costs (estimated)", said["cannot"]))
     if said["notes"]:

@@ -9,7 +9,7 @@ from html import escape
 
 from recompute_core.gates import GATE_NAMES, is_open
 from recompute_core.results import Gate, Judged, Outcome, Verdict
-from recompute_core.words import OUTCOMES, sentence_case, shape_labels
+from recompute_core.words import OUTCOMES, printable, sentence_case, shape_labels
 
 from .palette import VERDICT_MARK, Mark
 from .progress import GridCell, State, Step
@@ -50,6 +50,14 @@ def facts(items: Sequence[tuple[str, str]]) -> str:
 def strip(text: str, kind: str) -> str:
     """One line across the page; `kind` is `whatif` or `plain`."""
     return f'<div class="rs-strip rs-strip-{kind}" role="status">{escape(text)}</div>'
+
+
+def caution(text: str) -> str:
+    """What to know before anything under it is used, across the page."""
+    return (
+        f'<div class="rs-strip rs-strip-changed" role="alert">{mark("undecided", "", quiet=True)}'
+        f"<span>{escape(printable(text))}</span></div>"
+    )
 
 
 def table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], caption: str = "") -> str:

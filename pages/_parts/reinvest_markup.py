@@ -33,11 +33,7 @@ _FIGURES: dict[ReinvestGateId, str] = {
 
 def changed_strip(objective: str, then: str = "Every figure here is to be read with that.") -> str:
     """That the two settings do not train for the same thing, at the top of the page."""
-    return (
-        '<div class="rs-strip rs-strip-changed" role="alert">'
-        f"{markup.mark('undecided', '', quiet=True)}<span>{escape(printable(objective))} "
-        f"{escape(then)}</span></div>"
-    )
+    return markup.caution(f"{objective} {then}")
 
 
 def changed_tag(objective: str) -> str:
@@ -274,7 +270,7 @@ def speed_table(result: ReinvestResult, found: Throughput) -> str:
             "–" if result.microbatch is None else f"{result.microbatch:,}",
             f"{found.recomputed_microbatches:,}",
             f"{found.recomputed_examples:,}",
-            f"{timing.plain_median_s * timing.ratio_median:.3g}",
+            f"{timing.update_s:.3g}",
             f"{found.recomputed_rate:.1f}",
             "–" if own is None else in_mb(own),
         ],

@@ -21,6 +21,7 @@ from recompute_core.words import count, printable
 from . import markup
 from .decision import outcome_table
 from .palette import Mark
+from .words import VERDICTS
 
 VARIABLE = "RECOMPUTE_SIGNERS"
 """In the server's environment: the signers file, where it is not signers.json in RECOMPUTE_HOME."""
@@ -45,7 +46,7 @@ LOOKS: dict[str, str] = {
 """Before anything is dropped: what each check will look at."""
 
 _MARKS: dict[CheckOutcome, tuple[Mark, str]] = {
-    "pass": ("pass", "pass"),
+    "pass": ("pass", "holds"),
     "fail": ("fail", "refused"),
     "not_reached": ("not_run", "not reached"),
 }
@@ -61,10 +62,20 @@ def trusted_signers() -> tuple[Path, Signers]:
 
 
 def outcome_line(found: Verification) -> str:
-    """Verified, or refused and by which check: the line at the top."""
-    if found.verified and found.signer is not None:
-        kind: Mark = "pass"
-        words, sentence = "Verified", f"Signed by {found.signer.name}; its evidence supports all of it."
+    """Verified, or refused and by which check: the line at the top.
+
+    Only a report that says adopt is marked as one that passes: what is verified is that a report says
+    what its evidence gives, whatever that is.
+    """
+    said = found.decision
+    if found.verified and found.signer is not None and said is not None:
+        kind: Mark = "pass" if said.verdict == "adopt" else "not_run"
+        also = "" if said.verdict == "adopt" else ", not adopt"
+        words, sentence = (
+            "Verified",
+            f"Signed by {found.signer.name}; its evidence supports all of it. "
+            f"The verdict is {VERDICTS[said.verdict]}{also}.",
+        )
     else:
         first = found.failures[0]
         kind, words, sentence = "fail", f"Refused by the check {first.id}", first.sentence
@@ -115,6 +126,11 @@ def _table(rows: list[tuple[str, tuple[Mark, str], str]], head: str) -> str:
     return outcome_table(("Check", "Outcome", head), [(*row, "") for row in rows])
 
 
+def checks_summary(checks: tuple[Check, ...]) -> str:
+    """`All 22 checks hold`, where they do."""
+    return f"All {count(len(checks), 'check')} hold"
+
+
 # --- whose it is ---------------------------------------------------------------------------------------
 
 
@@ -147,6 +163,12 @@ def unknown_key(data: bytes, found: Verification, now: datetime) -> str | None:
 def unknown_facts(fingerprint: str) -> str:
     """A key that signed and that nobody here has said they trust."""
     return markup.facts([("Signer", "unknown"), ("Fingerprint", fingerprint)])
+
+
+WITHOUT_A_TERMINAL = (
+    "It asks whether the fingerprint is theirs; where there is no terminal to ask on, add --yes "
+    "FINGERPRINT, the one that they told you."
+)
 
 
 def trust_command(path: Path) -> str:

@@ -64,7 +64,7 @@ def compare_gates(said: Decision, derived: Decision) -> Iterator[Check]:
             name = name_of_test(gate.id, shape.shape_key)
             one = claimed.pop((shape.shape_key, gate.id), None)
             if one is not None and _figures(one) == _figures(gate):
-                sentence = f"{name}: {_words(gate)}, as its samples give."
+                sentence = f"{name}: the report says {_words(gate)}, and its samples give the same."
                 yield Check(f"gate: {name}", "pass", sentence)
                 continue
             reported = "leaves it out" if one is None else f"says {_words(one)}"

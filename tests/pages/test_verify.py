@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from pages._parts import decision_rechecks, verify
 from recompute_core.reports.bundle import REPORT, Bundle, zip_of
 from recompute_core.reports.keys import PrivateKey, fingerprint
+from recompute_core.reports.predicate import Predicate
 from recompute_core.reports.recheck_history import history, keep, statement_digest
 from recompute_core.reports.recheck_record import Change, Recheck, ShapeRecheck, SignedBy
 from recompute_core.reports.release import release_supplied
@@ -105,8 +106,8 @@ def test_a_verified_report_with_its_gates_and_what_it_does_not_claim(
     assert "Verified. Signed by ann; its evidence supports all of it." in words
     assert f"known as ann Key ECDSA on P-256 Fingerprint {fingerprint(ANN.public_key())}" in words
     for check in (*TRUST, "records", "spec_hash", "thresholds", "verdict", "facts"):
-        assert f"{check} pass" in words
-    assert "gate: update_latency at T=256 B=4 pass" in words
+        assert f"{check} holds" in words
+    assert "gate: update_latency at T=256 B=4 holds" in words
     assert said["sentence"] in words
     assert "Memory saving peak, ratio to plain pass 0.600 exact 0.82 declared" in words
     assert "Thresholds declared" in words and "First measured" in words
@@ -115,6 +116,37 @@ def test_a_verified_report_with_its_gates_and_what_it_does_not_claim(
     assert said["rollback"]["code"] in [code.value for code in app.code]
     assert "Not run again on this machine yet." in words
     assert "bundle waiting" not in words
+
+
+def test_the_answer_comes_first_and_does_not_look_like_another(store: Store) -> None:
+    """The head is that of an adoption only where the report says adopt; the checks come last, folded."""
+    signer = Signers().with_trust(ANN.public_key(), "ann", NOW).find("ann")
+    checks = (Check("records", "pass", "good."),)
+
+    def head(verdict: str) -> str:
+        said = Predicate.model_construct(verdict=verdict)
+        return verify.outcome_line(Verification(checks, NOW, signer, said))
+
+    assert "rs-edge-pass" in head("adopt") and "The verdict is adopt." in head("adopt")
+    for verdict, words in (("undecided", "undecided"), ("keep_original", "keep original")):
+        assert "rs-pass" not in head(verdict) and "rs-edge-pass" not in head(verdict)
+        assert f"The verdict is {words}, not adopt." in head(verdict)
+
+
+def test_what_a_report_says_stands_before_its_checks(open_page: OpenPage, signers: Path) -> None:
+    app = _drop(open_page("verify"), zip_of(decisions.honest()))
+    words = text(app)
+    assert words.index("What it says") < words.index("Rollback") < words.index("Checks")
+    (folded,) = [box for box in app.expander if box.label.startswith("All ")]
+    assert folded.label.endswith(" checks hold") and not folded.proto.expanded
+    sentences = " ".join(
+        one.sentence for one in verify_zip(zip_of(decisions.honest()), _known(), NOW).checks
+    )
+    assert "the report says pass (" in sentences and "and its samples give the same." in sentences
+
+
+def _known() -> Signers:
+    return Signers().with_trust(ANN.public_key(), "ann", NOW)
 
 
 def test_the_operators_file_of_signers_counts(
@@ -251,7 +283,7 @@ def test_a_tampered_report_is_refused_by_name(open_page: OpenPage, signers: Path
     app = _drop(open_page("verify"), zip_of(_flipped(decisions.honest())))
     words = text(app)
     assert "Refused by the check evidence. evidence/cells.json was changed after it was signed." in words
-    assert "signer pass" in words and "evidence refused" in words
+    assert "signer holds" in words and "evidence refused" in words
     assert f"gates not reached {verify.LOOKS['gates']}" in words
     _is_silent(app)
 
