@@ -23,6 +23,7 @@ from recompute_core.reports.keys import (
     load_key,
     read_public_key,
 )
+from recompute_core.reports.passphrase import VARIABLE as PASSPHRASE_VARIABLE
 from recompute_core.reports.predicate import Predicate
 from recompute_core.reports.read_evidence import read_evidence
 from recompute_core.reports.refusal import Untrusted
@@ -61,17 +62,34 @@ def sign_panel(said: Predicate) -> None:
         known, why_off = None, f"{_without_folder(error, path)}."
     with st.container(border=True):
         if path is None or why_off is not None:
-            st.markdown(
-                f"**Signing is off:** {literal(why_off or '')} Start the server with "
-                f"`{VARIABLE}=/path/to/key.pem` in its environment; "
-                "`python -m recompute_core keys new --out FILE` makes a key."
-            )
+            st.markdown(f"**Signing is off:** {literal(why_off or '')} {_way_to_a_key(path)}")
         else:
             _with_a_key(said, path, known)
         signed = _signed_of(said)
         if signed is not None:
             st.html(_signed_strip(signed))
         _take_away(said, signed)
+
+
+_MAKE = (
+    "`python -m recompute_core keys new --out {}` makes one and asks for a passphrase (where there is "
+    f"no terminal it takes that of `{PASSPHRASE_VARIABLE}`, or of `--passphrase-fd N`)"
+)
+
+
+def _way_to_a_key(path: Path | None) -> str:
+    """What the operator does, on the server's machine. Key files are looked at on every redraw."""
+    if path is None:
+        made = _MAKE.format("key.pem")
+        return (
+            f"On the server's machine {made}. Start the server with `{VARIABLE}=/path/to/key.pem` in "
+            "its environment; the file may be made later."
+        )
+    if not path.exists():
+        made = _MAKE.format(path.name)
+        where = f"On the server's machine, in the folder that `{VARIABLE}` names,"
+        return f"{where} {made}; then reload this page."
+    return "Once that is mended, reload this page."
 
 
 def _without_folder(error: Exception, path: Path | None) -> str:
@@ -198,8 +216,10 @@ def _take_away(said: Predicate, signed: Signed | None) -> None:
         )
         if signed is not None:
             st.page_link("verify.py", label="Check it as its reader would")
-    if signed is not None:
+    if signed is not None and (path := key_file()) is not None:
+        public = _public_file(path).name if _public_file(path).exists() else "public_key.pem"
         st.caption(
-            "To check it there, trust your own key first (`python -m recompute_core keys trust "
-            "KEY.pub.pem --name WHO`), then download the report and drop it on that page."
+            "To check it there, trust your own key first, on the server's machine: `python -m "
+            f"recompute_core keys trust {public} --name WHO` (where there is no terminal, with `--yes` "
+            "and the fingerprint above). Then download the report and drop it on that page."
         )

@@ -180,6 +180,7 @@ def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:
         click.echo(printable(found.sentence) + hint)
     if json_file != "-" and document["code"] == "unknown-signer":
         click.echo(printable(_how_to_trust(bundle, signers)))
+        click.echo("It asks for your word; where there is no terminal, give it as --yes FINGERPRINT.")
     write_json(json_file, document)
     sys.exit(0 if found.verified else 1)
 
@@ -202,5 +203,4 @@ def _how_to_trust(bundle: Path, signers: Path | None) -> str:
         "Anybody can sign. Ask the signer for their fingerprint over another channel; if it is this: "
         f"python -m recompute_core keys trust {shlex.quote(str(key))} --name WHO{where}"
         + ("" if bundle.is_dir() else " (the file is in the .zip)")
-        + "; it asks whether the fingerprint is theirs, or takes it as --yes FINGERPRINT"
     )

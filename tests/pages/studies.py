@@ -59,6 +59,7 @@ def spec_of(**changes: Any) -> StudySpec:
             "workload": {"name": "gpt", "batch": 4},
             "shapes": [{"seq_len": 128}, {"seq_len": 256}],
             "plans": ["every-block", "every-2nd-block"],
+            "timing": {"min_pairs": 7},
             **changes,
         }
     )

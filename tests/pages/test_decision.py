@@ -97,7 +97,7 @@ def test_the_plan_of_the_verdict_comes_first_then_lower_peaks(store: Store) -> N
         "every-4th-block",
     ]
     labels = decision.candidate_labels(result)
-    assert labels["every-block"] == "every-block: adopt, peak 165.6 MB"
+    assert labels["every-block"] == "every-block: adopt, peak 165.6 MB at T=256"
     assert labels["every-4th-block"].startswith("every-4th-block: keep original")
 
 
