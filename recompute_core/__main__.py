@@ -330,19 +330,15 @@ def _check_heeded(name: str, settings: tuple[str, ...]) -> None:
 @contextlib.contextmanager
 def _searching() -> Iterator[None]:
     """While plans are searched for: the machine is this command's, as ops are timed."""
-    from rich.console import Console
-
     from .studies.locks import machine_lock
+    from .terminal import steps_progress
 
-    machine = machine_lock()
+    machine = machine_lock("a search for plans, on the command line")
     try:
-        with (
-            _ending_at_once(),
-            Console(stderr=True).status("waiting for the machine: something is measured") as status,
-        ):
+        with _ending_at_once(), steps_progress() as tell:
             while not machine.acquire(0.5):
-                pass
-            status.update("timing ops, then running plans on fake tensors")
+                tell("waiting for the machine: something is measured")
+            tell("timing ops, then running plans on fake tensors")
             yield
     finally:
         machine.release()

@@ -8,6 +8,7 @@ from recompute_core.errors import InputError, StoreError
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import PlanPoint, PlanResult, StudyResult
 from recompute_core.settings import OwnSettings
+from recompute_core.studies.locks import machine_holder
 from recompute_core.studies.searching import (
     Failed,
     Progress,
@@ -81,7 +82,8 @@ def better_plans(snapshot: Snapshot, result: StudyResult, shape: str, state: Sea
         _answered(snapshot, result, answer)
         return
     if state == "running" or state == "waiting":
-        st.html(markup.strip(PROGRESS[state], "plain"))
+        holder = machine_holder() or "something else that is measured"
+        st.html(markup.strip(PROGRESS[state].format(holder), "plain"))
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         asked = st.button("Find the best plans", key="search")
@@ -103,7 +105,7 @@ def _search(snapshot: Snapshot, shape: str) -> None:
 
 
 PROGRESS: dict[Progress, str] = {
-    "waiting": "Waiting: something else is being measured on this machine. The search starts after it.",
+    "waiting": "Waiting: this machine is busy with {}. The search starts after it.",
     "running": "Searching: timing ops on this machine, then estimating plans without allocating them. "
     "About half a minute on an idle machine, longer for deep models.",
 }

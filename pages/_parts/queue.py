@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recompute_core.studies.flow import total_cells
-from recompute_core.studies.locks import machine_lock
+from recompute_core.studies.locks import machine_holder, machine_lock
 from recompute_core.studies.searching import search_progress, searches
 from recompute_core.studies.store import Store, StudyRow
 
@@ -26,7 +26,14 @@ class Queue:
     also_waiting: int
     """Searches for plans that wait."""
     is_held: bool
-    """Whether something is being measured on this machine, of this store or of another."""
+    """Whether something is being measured on this machine, by whatever RECOMPUTE_HOME or command."""
+    held_for: str | None = None
+    """What it is, where whoever holds the machine says so: `a check of the blocks of gpt`."""
+
+    @property
+    def holder(self) -> str:
+        """What holds the machine, in a few words."""
+        return self.held_for or "another study, search, check or second use"
 
 
 def queue_of(store: Store, live: Sequence[StudyRow] | None = None) -> Queue:
@@ -48,6 +55,7 @@ def queue_of(store: Store, live: Sequence[StudyRow] | None = None) -> Queue:
         tuple(row.id for row in rows if row is not running),
         also,
         bool(measuring or shape) or machine_lock().is_held(),
+        machine_holder(),
     )
 
 
@@ -59,7 +67,7 @@ def device_words(queue: Queue, study: str | None) -> tuple[bool, str]:
     elif queue.searching:
         text = f"Searching for plans at {queue.searching}"
     elif queue.is_held:
-        text = "Device: busy with another study, search, check or second use"
+        text = f"Device: busy with {queue.holder}"
     elif waiting:
         text = "Starting"
     else:
@@ -80,10 +88,7 @@ def waiting_words(queue: Queue, study: str, what: str) -> str:
     if queue.searching:
         return f"Waiting: {_place(queue, study)} behind a search for plans at {queue.searching}."
     if queue.is_held:
-        return (
-            f"Waiting: {_place(queue, study)}; the device is busy with a check, or with a study or "
-            "search of another store."
-        )
+        return f"Waiting: {_place(queue, study)}; the device is busy with {queue.holder}."
     if queue.waiting[0] != study:
         return f"Waiting: {_place(queue, study)}; the first is about to start."
     return f"Waiting: {what} is about to start."

@@ -16,7 +16,7 @@ from recompute_core.reinvest.found import (
 from recompute_core.reinvest.kept import Now
 from recompute_core.reinvest.result import trains
 from recompute_core.settings import size_fields
-from recompute_core.studies.locks import machine_lock
+from recompute_core.studies.locks import machine_holder, machine_lock
 from recompute_core.words import count, sentence_case
 
 from .progress import Step
@@ -60,7 +60,8 @@ def standing(one: Shown, at: float) -> str:
     if one.kept.cancel_asked():
         return "Cancelling: stopping after what is being written."
     if one.result.status == "waiting" and machine_lock().is_held():
-        return "Waiting: something else is being measured on this machine. It starts after that."
+        holder = machine_holder() or "something else that is measured"
+        return f"Waiting: this machine is busy with {holder}. It starts after that."
     if now is None or one.result.status == "waiting":
         return "Starting: torch is being loaded in a process of its own."
     left = seconds_left(now, at)

@@ -54,7 +54,8 @@ def drive(kept: Kept, held: Lock | None = None, listener: Listener = lambda now:
     lock = held or kept.lock
     if held is None and not lock.acquire(patience_s=1):
         raise InputError(f"reinvestment {kept.run_id} is running already")
-    machine, turn = machine_lock(), kept.turn
+    doing = f"a second use of the memory that {kept.asked.plan} saves, of study {kept.asked.study}"
+    machine, turn = machine_lock(doing), kept.turn
     try:
         if held is None:  # `start` has begun it already: a cancel since then is to be heard
             kept.begin()

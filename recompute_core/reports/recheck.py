@@ -111,7 +111,7 @@ def recheck(
     shapes = _shapes(asked, shape)
     statement = statement_digest(report.bundle.files[REPORT])
     waiting = "waiting for the machine: something is measured"
-    with _held(machine_lock(), tell, waiting), _work_folder(home, tell) as work:
+    with _held(machine_lock("a recheck of a report"), tell, waiting), _work_folder(home, tell) as work:
         rechecking = _Rechecking(report.found, asked, settings, home, work, tell)
         found = tuple(rechecking.at(key, sizes) for key, sizes in shapes.items())
     verification = report.verification

@@ -24,7 +24,7 @@ from ..settings import OwnSettings, Settings, size_fields
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
 from ..writing import write_whole
-from .background import in_one_line, machine_to_itself
+from .background import in_one_line, machine_to_itself, named
 from .launch import start_detached
 from .locks import Lock
 from .store import Store
@@ -116,9 +116,10 @@ def start_check(store: Store, spec: StudySpec) -> None:
 def check(store: Store, key: str) -> None:
     """Check in this process, once no study is being measured; keeps the answer, or why there is none."""
     try:
-        _tell(store, key, "waiting for a study to end")
         spec = StudySpec.model_validate_json(_path(store, key, "spec").read_text())
-        with machine_to_itself():
+        doing = f"a check of the blocks of {named(spec)}"
+        with machine_to_itself(doing, lambda words: _tell(store, key, words)):
+            _tell(store, key, "starting")
             write_whole(_path(store, key, "json"), _checked(store, key, spec).model_dump_json())
     except Exception as error:
         traceback.print_exc()

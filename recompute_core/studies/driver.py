@@ -17,6 +17,7 @@ from ..plans.names import regions_of
 from ..results import Canary
 from .artifacts import reference_name, trace_name
 from .assemble import assemble
+from .background import named
 from .engine import LocalEngine, follow
 from .flow import Book, CellKey, Task, next_task, without_rollback
 from .locks import Lock, machine_lock
@@ -48,7 +49,7 @@ def drive(
     """
     check_registered(store.study(study).spec)
     held = lock or store.claim(study)
-    machine = machine_lock()
+    machine = machine_lock(f"the study {study} of {named(store.study(study).spec)}")
     try:
         driver = _Driver(store, study, listener)
         try:

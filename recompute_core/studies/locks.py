@@ -4,13 +4,16 @@ One lock a study keeps two drivers apart. One lock for the machine, shared by ev
 RECOMPUTE_HOME, keeps measurements from disturbing each other.
 """
 
+import contextlib
 import fcntl
+import json
 import os
 import tempfile
 import time
 from pathlib import Path
 
 from ..errors import StoreError
+from ..words import printable
 
 
 class Lock:
@@ -71,6 +74,47 @@ class Lock:
         raise StoreError(f"{self.path}: cannot make the lock: no such folder")
 
 
-def machine_lock() -> Lock:
-    """Held by the one driver that is measuring on this machine."""
-    return Lock(Path(tempfile.gettempdir()) / "recompute-studio.lock")
+class _MachineLock(Lock):
+    """The machine's lock, which says beside it what it is held for."""
+
+    def __init__(self, path: Path, doing: str) -> None:
+        super().__init__(path)
+        self._doing = doing
+
+    def acquire(self, patience_s: float = 0.0) -> bool:
+        is_ours = super().acquire(patience_s)
+        if is_ours:
+            said = json.dumps({"pid": os.getpid(), "doing": self._doing})
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with contextlib.suppress(OSError):  # another user's file, or no place: it goes without
+                descriptor = os.open(_words_of(self.path), flags, 0o644)
+                with os.fdopen(descriptor, "w") as file:
+                    file.write(said)
+        return is_ours
+
+
+def machine_lock(doing: str = "") -> Lock:
+    """Held by the one driver that is measuring on this machine; `doing` is for those who wait."""
+    return _MachineLock(Path(tempfile.gettempdir()) / "recompute-studio.lock", doing)
+
+
+def machine_holder() -> str | None:
+    """What the machine is held for: `a check of the blocks of gpt`. None where nobody holds it, or who
+    does has not said."""
+    lock = machine_lock()
+    if not lock.is_held():
+        return None
+    try:
+        with _words_of(lock.path).open("rb") as file:
+            said = json.loads(file.read(1_000))
+        os.kill(int(said["pid"]), 0)
+        doing = str(said["doing"])
+    except PermissionError:  # another user's process, which is there
+        doing = str(said["doing"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return None
+    return printable(doing)[:120] or None
+
+
+def _words_of(path: Path) -> Path:
+    return path.with_suffix(".doing")

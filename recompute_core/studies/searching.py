@@ -20,7 +20,7 @@ from ..results import PlanResult
 from ..settings import shape_key
 from ..spec import StudySpec
 from ..writing import check_writable, write_whole
-from .background import in_one_line, machine_to_itself, one_line
+from .background import in_one_line, machine_to_itself, named, one_line
 from .launch import start_detached
 from .locks import Lock, machine_lock
 from .store import Store
@@ -160,7 +160,7 @@ def search(store: Store, study: str, shape: str) -> None:
     failed = _path(store, study, shape, "failed")
     try:
         spec = at_shape(store.study(study).spec, shape)
-        with machine_to_itself():
+        with machine_to_itself(f"a search for plans of {named(spec)} at {shape}"):
             turn.acquire(patience_s=1)  # refused where the study's folder is gone
             keep_answer(store, study, plan(spec, Wish(frontier=True)))
         failed.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recompute_core.errors import StoreError
-from recompute_core.studies.locks import Lock, machine_lock
+from recompute_core.studies.locks import Lock, machine_holder, machine_lock
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -199,6 +199,32 @@ def test_what_cannot_be_a_lock_is_one_line(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{path}: ")
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_who_holds_the_machine_says_for_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert machine_holder() is None
+    first, words = machine_lock("a check of\n<b>gpt</b>"), tmp_path / "recompute-studio.doing"
+    assert first.acquire()
+    assert machine_holder() == "a check of?<b>gpt</b>"
+    for odd in (
+        "",
+        "{",
+        "[]",
+        '{"pid": 1}',
+        '{"pid": "x", "doing": "y"}',
+        '{"pid": 99999999, "doing": "y"}',
+    ):
+        words.write_text(odd)
+        assert machine_holder() is None, odd
+    first.release()
+    words.write_text(f'{{"pid": {os.getpid()}, "doing": "stale"}}')
+    assert machine_holder() is None, "nobody holds it"
+    words.unlink()
+    words.symlink_to(tmp_path / "elsewhere")
+    assert first.acquire(), "it goes without words"
+    assert machine_holder() is None and not (tmp_path / "elsewhere").exists()
+    first.release()
 
 
 def test_the_machines_lock_is_one_for_every_home(

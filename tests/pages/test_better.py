@@ -392,7 +392,7 @@ def test_a_measurement_of_another_model_is_no_measurement(store: Store) -> None:
     ("state", "says"),
     [
         ("running", "Searching: timing ops"),
-        ("waiting", "Waiting: something else is being measured on this machine."),
+        ("waiting", "Waiting: this machine is busy with something else that is measured."),
         (Failed("no room [here]"), r"The last search at T=256 B=4 failed: no room \[here\]"),
     ],
 )
@@ -454,6 +454,17 @@ def test_the_device_is_busy_while_a_search_runs(store: Store) -> None:
     assert device_words(queue_of(store), None) == (True, f"Searching for plans at {SHAPE}, 1 waiting")
     locks[0].release()
     assert device_words(queue_of(store), None) == (True, "Starting, 1 waiting")
+
+
+def test_the_device_line_names_what_holds_the_machine(store: Store) -> None:
+    machine = machine_lock("a check of the blocks of gpt")
+    assert machine.acquire()
+    assert device_words(queue_of(store), None) == (
+        True,
+        "Device: busy with a check of the blocks of gpt",
+    )
+    machine.release()
+    assert device_words(queue_of(store), None) == (False, "Device: idle")
 
 
 def test_the_device_is_busy_whatever_holds_the_machine(store: Store) -> None:

@@ -31,7 +31,16 @@ MEASURING = {"measuring": "gpt, 4 of 12 cells", "running": "a", "is_held": True}
         (_queue(**MEASURING, waiting=("b", "c")), "b", "next in line behind gpt, 4 of 12 cells."),
         (_queue(**MEASURING, waiting=("b", "c")), "c", "2nd in line behind gpt, 4 of 12 cells."),
         (_queue(searching="T=64 B=1", waiting=("b",)), "b", "next in line behind a search for plans at"),
-        (_queue(is_held=True, waiting=("b",)), "b", "next in line; the device is busy with a check"),
+        (
+            _queue(is_held=True, waiting=("b",), held_for="a check of the blocks of gpt"),
+            "b",
+            "next in line; the device is busy with a check of the blocks of gpt.",
+        ),
+        (
+            _queue(is_held=True, waiting=("b",)),
+            "b",
+            "next in line; the device is busy with another study",
+        ),
         (_queue(waiting=("b", "c")), "c", "2nd in line; the first is about to start."),
         (_queue(waiting=("b",)), "b", "receipts is about to start."),
         (_queue(), "b", "receipts is about to start."),

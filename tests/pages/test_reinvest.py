@@ -339,11 +339,11 @@ def test_a_run_under_way(open_page: OpenPage, store: Store, study: str) -> None:
 
 def test_a_run_that_waits(open_page: OpenPage, store: Store, study: str) -> None:
     made = Made(store, study).tell("waiting for the machine", 0, 4)
-    lock, machine = made.kept.lock, machine_lock()
+    lock, machine = made.kept.lock, machine_lock("a check of a test")
     assert lock.acquire() and machine.acquire()
     try:
         said = text(open_page("reinvest", study=study))
-        assert "Waiting: something else is being measured on this machine." in said
+        assert "Waiting: this machine is busy with a check of a test. It starts after that." in said
         assert "The largest microbatch within plain's peak is looked for first." in said
         machine.release()
         assert "Starting: torch is being loaded" in text(open_page("reinvest", study=study))
