@@ -14,6 +14,7 @@ from pages._parts.picture import describe, picture, points
 from pages._parts.queue import device_words, queue_of
 from recompute_core.errors import StoreError
 from recompute_core.plans.names import plan_hash
+from recompute_core.rerun import repeated
 from recompute_core.results import PlanPoint, PlanResult
 from recompute_core.spec import CheckpointSettings, Region, StudySpec
 from recompute_core.studies.assemble import assemble
@@ -134,6 +135,8 @@ def test_a_found_plan_becomes_a_study_of_its_own() -> None:
     assert one.shapes == ({"seq_len": 256},)
     assert (one.timing, one.thresholds) == (spec.timing, spec.thresholds)
     assert found.measuring(spec, answer(), [HIGH, LOW]).plans == ("best-3mb", "best-2mb")
+    again = repeated(spec, "20261130-141500-49bd", spec.thresholds)
+    assert found.measuring(again, answer(), [LOW]) == one, "these plans are new: it repeats no study"
 
 
 def test_rings_are_hollow_named_and_told(store: Store) -> None:
