@@ -34,7 +34,7 @@ def main() -> None:
         _open_side(len(rows))
         return
     found = _compared(a, b)
-    _said(found)
+    _said(found, a, b)
     _picture(a, b)
     _candidates(found)
     _differences(found)
@@ -80,12 +80,12 @@ def _compared(a: SideChosen, b: SideChosen) -> StudyComparison:
     return found
 
 
-def _said(found: StudyComparison) -> None:
+def _said(found: StudyComparison, a: SideChosen, b: SideChosen) -> None:
     st.html(compare_markup.headline(found))
     with st.container(key="stack-sides"):
         left, right = st.columns(2, gap="medium")
-        left.html(compare_markup.side_facts("A", found.a))
-        right.html(compare_markup.side_facts("B", found.b))
+        left.html(compare_markup.side_facts("A", found.a, a.has_figures))
+        right.html(compare_markup.side_facts("B", found.b, b.has_figures))
     if found.cautions:
         st.html(compare_markup.cautions(found))
 

@@ -65,7 +65,7 @@ def _watch(study: str, was_ended: bool) -> None:
         f"memory or time is measured before parity has passed. {MB_NOTE}"
     )
     st.subheader("Gates", anchor=False)
-    st.html(found.once("gates", lambda: markup.gate_table(found.result.judged)))
+    st.html(found.once("gates", lambda: markup.gate_table(found.result.judged, live)))
     with st.expander("Log"):
         _log(found)
 

@@ -22,17 +22,17 @@ GATE_COLUMNS = {
 }
 
 
-def costs(judged: Sequence[Judged]) -> pd.DataFrame:
+def costs(judged: Sequence[Judged], live: bool) -> pd.DataFrame:
     """What no threshold changes: figures, kind, and why there are none; a row for each candidate."""
-    return pd.DataFrame([_costs(one) for one in judged])
+    return pd.DataFrame([_costs(one, live) for one in judged])
 
 
-def _costs(one: Judged) -> dict[str, object]:
+def _costs(one: Judged, live: bool) -> dict[str, object]:
     candidate = one.candidate
     row: dict[str, object] = {
         "Plan": plan_label(candidate.plan),
         "Shape": candidate.shape_key,
-        "Why not": _why(one),
+        "Why not": _why(one, live),
     }
     parity, timing, memory = candidate.parity, candidate.timing, candidate.memory
     row |= {
@@ -62,10 +62,12 @@ def _costs(one: Judged) -> dict[str, object]:
     return row
 
 
-def _why(one: Judged) -> str:
-    if isinstance(one.candidate, Proven) and is_open(one):
-        return "still being measured"
-    return "not yet" if is_open(one) else reason(one)
+def _why(one: Judged, live: bool) -> str:
+    if not is_open(one):
+        return reason(one)
+    if not live:
+        return "the study ended before it"
+    return "still being measured" if isinstance(one.candidate, Proven) else "not yet"
 
 
 def _mb(count: int | None) -> float | None:
@@ -76,12 +78,13 @@ def _giga(count: int | None) -> float | None:
     return None if count is None else count / 1e9
 
 
-def table(figures: pd.DataFrame, judged: Sequence[Judged]) -> pd.DataFrame:
+def table(figures: pd.DataFrame, judged: Sequence[Judged], live: bool) -> pd.DataFrame:
     """`costs` with what the thresholds make of them, right after plan and shape.
 
     Why a candidate has no figures follows, before the figures that it does not have.
     """
-    verdicts = ["not yet" if is_open(one) else VERDICTS[one.verdict] for one in judged]
+    still = "not yet" if live else "not run"
+    verdicts = [still if is_open(one) else VERDICTS[one.verdict] for one in judged]
     marks = ["not_run" if is_open(one) else VERDICT_MARK[one.verdict] for one in judged]
     judgements = {
         "Verdict": [f"{GLYPHS[mark]} {word}" for mark, word in zip(marks, verdicts, strict=True)]

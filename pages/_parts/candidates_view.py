@@ -62,7 +62,7 @@ def candidates_table(
 ) -> None:
     """Every candidate of these shapes that the filters leave."""
     study = found.row.id
-    everything = found.once("costs", lambda: candidates.costs(found.result.judged))
+    everything = found.once("costs", lambda: candidates.costs(found.result.judged, not found.row.ended))
     kept = [
         number
         for number, one in enumerate(result.judged)
@@ -72,7 +72,7 @@ def candidates_table(
     if not judged:
         st.html(markup.strip("No candidate is left by these filters.", "plain"))
         return
-    frame = candidates.table(everything.iloc[kept].reset_index(drop=True), judged)
+    frame = candidates.table(everything.iloc[kept].reset_index(drop=True), judged, not found.row.ended)
     with head.files:
         _files(found, frame)
     shown, shared = candidates.differences_only(frame) if head.differences else (list(frame.columns), {})

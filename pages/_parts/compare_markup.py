@@ -63,9 +63,11 @@ def cautions(found: StudyComparison) -> str:
     return markup.lines("Read the figures with this in mind", found.cautions)
 
 
-def side_facts(letter: str, side: Compared) -> str:
+def side_facts(letter: str, side: Compared, has_figures: bool) -> str:
     """One of the two studies in a few facts."""
     kind = "measured here" if side.kind == "measured" else f"{KINDS[side.kind]}, from a file"
+    if not has_figures:
+        kind = "none yet" if side.status in ("queued", "running") else "none"
     verdict = markup.mark(VERDICT_MARK[side.verdict], VERDICTS[side.verdict])
     facts = markup.facts(
         [

@@ -30,6 +30,11 @@ class SideChosen:
     supplied: bool
     """Whether it was read from a file."""
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether anything of a candidate has been measured."""
+        return any(one.candidate.memory or one.candidate.timing for one in self.result.judged)
+
 
 def choose(store: Store, rows: list[StudyRow]) -> tuple[SideChosen | None, SideChosen | None]:
     """The two fields, the file between them, and what they name; None where a side is still open."""

@@ -85,8 +85,11 @@ def table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], capt
 # --- gates ---------------------------------------------------------------------------------------------
 
 
-def gate_table(judged: Sequence[Judged]) -> str:
-    """Every candidate with its three gates: outcome, figure and interval against the threshold."""
+def gate_table(judged: Sequence[Judged], live: bool) -> str:
+    """Every candidate with its three gates: outcome, figure and interval against the threshold.
+
+    What is still open is `not yet` while the study goes on, and `not run` once it has ended.
+    """
     if not judged:
         return ""
     limits = {gate.id: gate.threshold for gate in judged[0].gates}
@@ -96,7 +99,7 @@ def gate_table(judged: Sequence[Judged]) -> str:
         for gate, limit in limits.items()
     )
     below = '<th scope="col">Outcome</th><th scope="col" class="rs-num">Observed</th>' * 3
-    rows = "".join(_gate_row(one) for one in judged)
+    rows = "".join(_gate_row(one, live) for one in judged)
     return (
         '<div class="rs-scroll" tabindex="0" role="region" aria-label="Gates of every candidate">'
         '<table class="rs-table rs-gates"><thead><tr><th scope="col" rowspan="2">Candidate</th>'
@@ -112,11 +115,11 @@ _FIGURE_NAMES = {
 }
 
 
-def _gate_row(one: Judged) -> str:
+def _gate_row(one: Judged, live: bool) -> str:
     candidate = one.candidate
-    still = is_open(one)
+    still = ("not yet" if live else "not run") if is_open(one) else None
     cells = "".join(_gate_cells(gate, still) for gate in one.gates)
-    verdict = mark("not_run", "not yet") if still else verdict_mark(one.verdict)
+    verdict = mark("not_run", still) if still else verdict_mark(one.verdict)
     return (
         f'<tr><th scope="row"><span class="rs-plan" title="{escape(candidate.plan)}">'
         f"{escape(plan_label(candidate.plan))}</span>"
@@ -125,12 +128,13 @@ def _gate_row(one: Judged) -> str:
     )
 
 
-def _gate_cells(gate: Gate, still: bool) -> str:
+def _gate_cells(gate: Gate, still: str | None) -> str:
     ratio = gate.id != "gradient_parity"
     title = f"{gate.sentence} ({KINDS[gate.kind]})"
     observed = figure(gate.observed, ratio)
-    pending = still and gate.outcome == "not_run"
-    outcome = mark("not_run", "not yet") if pending else outcome_mark(gate.outcome)
+    outcome = (
+        mark("not_run", still) if still and gate.outcome == "not_run" else outcome_mark(gate.outcome)
+    )
     if gate.observed is not None:
         observed += f'<span class="rs-sub">{interval(gate.ci95, ratio)}</span>'
     # A narrow window shows no heads, and in front of each outcome this.

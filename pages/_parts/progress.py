@@ -65,7 +65,9 @@ def grid(result: StudyResult, cells: Sequence[Cell], live: bool) -> list[GridCel
         phases = tuple(
             (phase, _state(known.get((shape, PLAIN, phase)), live, False)) for phase in PLAIN_PHASES
         )
-        rows.append(GridCell(shape, PLAIN, phases, _note(phases), why=_why_failed(known, shape, PLAIN)))
+        rows.append(
+            GridCell(shape, PLAIN, phases, _note(phases, live), why=_why_failed(known, shape, PLAIN))
+        )
         rows += [_candidate_cell(one, known, live) for one in judged]
     return rows
 
@@ -77,7 +79,7 @@ def _candidate_cell(one: Judged, known: dict[tuple[str, str, Phase], Cell], live
         (phase, _state(known.get((candidate.shape_key, candidate.plan, phase)), live, stopped))
         for phase in CANDIDATE_PHASES
     )
-    note, verdict = _note(phases), None
+    note, verdict = _note(phases, live), None
     if isinstance(candidate, Measured):
         note, verdict = "", one.verdict
     elif isinstance(candidate, Refused) and candidate.stopped_by == "failure":
@@ -111,13 +113,15 @@ def _state(cell: Cell | None, live: bool, stopped: bool) -> State:
     return "failed" if refused else "done"
 
 
-def _note(phases: tuple[tuple[Phase, State], ...]) -> str:
+def _note(phases: tuple[tuple[Phase, State], ...], live: bool) -> str:
     running = [phase for phase, state in phases if state == "running"]
     if running:
         return running[0]
     if any(state == "failed" for _, state in phases):
         return "failed"
-    return "" if any(state == "done" for _, state in phases) else "waiting"
+    if any(state == "done" for _, state in phases):
+        return ""
+    return "waiting" if live else "not run"
 
 
 def steps(result: StudyResult, board: Sequence[GridCell]) -> list[Step]:

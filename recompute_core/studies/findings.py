@@ -32,8 +32,9 @@ def _said(phase: Phase, found: dict[str, Any]) -> str:
             return "bitwise equal" if found["bitwise"] else _gap(found, "within tolerance")
         case "memory":
             peak = found["peak_bytes"]
-            return f"peak {'not measured' if peak is None else megabytes(peak)}, " + (
-                f"saved {megabytes(found['saved_bytes'])}"
+            kept = megabytes(found["saved_bytes"])
+            return (
+                f"peak {'not measured' if peak is None else megabytes(peak)}, {kept} kept for backward"
             )
         case "time":
             low, high = found["ratio_ci95"]

@@ -52,6 +52,18 @@ def test_with_an_open_side_it_asks(open_page: OpenPage, store: Store) -> None:
     assert app.selectbox(key="compare a").value == a
 
 
+def test_a_study_without_figures_does_not_say_that_they_were_measured(
+    open_page: OpenPage, store: Store
+) -> None:
+    begun = studies.Filled(store, studies.spec_of())
+    begun.prepare(begun.shapes[0])
+    claimed = store.claim(begun.id)
+    said = text(open_page("compare", a=studies.filled(store), b=begun.id))
+    assert said.count("Figures measured here") == 1 and said.count("Figures none yet") == 1
+    assert "not tested in B adopt no verdict yet" in said
+    claimed.release()
+
+
 def test_an_id_that_is_not_here_is_said(open_page: OpenPage, store: Store) -> None:
     a = studies.filled(store)
     app = open_page("compare", a=a, b="*nobody*")

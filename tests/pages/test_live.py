@@ -9,6 +9,7 @@ from pages._parts.data import get_store
 from pages._parts.queue import Queue, device_words, ordinal, queue_of, waiting_words
 from recompute_core.errors import StoreError
 from recompute_core.studies.assemble import assemble
+from recompute_core.studies.findings import finding
 from recompute_core.studies.locks import machine_lock
 from recompute_core.studies.store import Store
 
@@ -110,6 +111,24 @@ def test_a_refusal_stands_in_its_cell(store: Store) -> None:
     board = _board(store, studies.refused_by_parity(store))
     refused = [one for one in board if one.plan != "none"]
     assert all("blocks.3.attn.weight" in one.why for one in refused)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_cancelled_study_waits_for_nothing(open_page: OpenPage, store: Store, begun: bool) -> None:
+    made = studies.running(store) if begun else studies.Filled(store, studies.spec_of())
+    if not begun:
+        made.prepare(made.shapes[0])
+    made.conclude("cancelled")
+    for page in ("live", "tradeoff"):
+        said = text(open_page(page, study=made.id))
+        assert "not yet" not in said and "waiting" not in said, page
+        assert page != "live" or "not run" in said
+
+
+def test_bytes_that_are_kept_do_not_read_as_a_saving(open_page: OpenPage, store: Store) -> None:
+    found = [one.payload for one in store.cells(studies.filled(store)) if one.phase == "memory"]
+    said = finding("T=128 B=4", "every-block", "memory", found[0] or {})
+    assert said == "memory: peak 276.0 MB, 130.0 MB kept for backward for every-block at T=128 B=4"
 
 
 # --- a tab that is left open ------------------------------------------------------------------------

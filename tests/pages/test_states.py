@@ -171,7 +171,7 @@ SAYS: dict[str, dict[str, tuple[str, ...]]] = {
     "verify": dict.fromkeys(STATES, ("This server trusts no signer", "bundle waiting", "gates waiting")),
     "studies": {
         "none": EMPTY,
-        "queued": ("2 studies, newest first.", "○ under way"),
+        "queued": ("2 studies, newest first.", "○ waiting"),
         "running": ("1 study, newest first.", "○ under way"),
         "cancelled": ("1 study is not complete and can be resumed from Live.", "○ cancelled"),
         "interrupted": ("1 study is not complete and can be resumed from Live.", "○ interrupted"),
