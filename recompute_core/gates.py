@@ -172,8 +172,8 @@ def latency_gate(timing: Timing, thresholds: Thresholds) -> Gate:
         observed=timing.ratio_median,
         ci95=timing.ratio_ci95,
         kind=timing.kind,
-        sentence=f"Update {timing.candidate_median_s * 1e3:.0f} ms instead of "
-        f"{timing.plain_median_s * 1e3:.0f} ms, {timing.pairs} pairs.",
+        sentence=f"Update {timing.update_s * 1e3:.0f} ms instead of "
+        f"{timing.plain_median_s * 1e3:.0f} ms, {timing.pairs_words}.",
     )
 
 
@@ -370,7 +370,8 @@ def study_sentence(judged: Sequence[Judged]) -> str:
         low, high = slowest.timing.ratio_ci95
         more = (
             f" Every gate holds at all {len(own)} shapes; the least favourable update is "
-            f"{slowest.timing.ratio_median:.2f} times as long, at {slowest.shape_key}."
+            f"{slowest.timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f}), at "
+            f"{slowest.shape_key}."
         )
         return candidate_sentence(best) + (more if len(own) > 1 else "")
     verdict = study_verdict(judged)
@@ -382,16 +383,12 @@ def study_sentence(judged: Sequence[Judged]) -> str:
             )
             return f"Keep the original: no plan passes at every shape. Passing: {places}."
         if all(isinstance(one.candidate, Refused) for one in judged):
-            return f"{candidate_sentence(judged[0])} Every other candidate is refused too."
-        measured = [one for one in judged if one.candidate.timing is not None]
-        return (
-            f"Keep the original: no plan passes every gate. "
-            f"Nearest: {candidate_sentence(min(measured, key=_misses))}"
-            if measured
-            else "Keep the original: no plan could be measured in full."
-        )
-    worst = next((one for one in judged if one.verdict == verdict), judged[0])
-    return candidate_sentence(worst)
+            return f"{candidate_sentence(deciding(judged))} Every other candidate is refused too."
+        if all(one.candidate.timing is None for one in judged):
+            return "Keep the original: no plan could be measured in full."
+        nearest = candidate_sentence(deciding(judged))
+        return f"Keep the original: no plan passes every gate. Nearest: {nearest}"
+    return candidate_sentence(deciding(judged))
 
 
 def _misses(one: Judged) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .planner.runs import Runs
     from .workloads.job import Job
 
-MEASURING = TimingSettings(min_pairs=5, max_pairs=5, budget_s=0)
+MEASURING = TimingSettings(min_pairs=6, max_pairs=6, budget_s=0)
 """How a study times the plans that were found."""
 
 

@@ -3,14 +3,17 @@
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, util
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
 from typing import Any
 
 _PRELOAD = ["recompute_core.preload"]
+_LONGEST_FOLDER = 103 - len("/pymp-12345678/listener-12345678")
+"""Bytes of a temporary folder's path that leave room for a socket in it, on Linux and macOS."""
 
 
 def fork_server() -> ForkServerContext:
@@ -21,6 +24,7 @@ def fork_server() -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
+    _keep_sockets_short()
     resource_tracker.ensure_running()  # else it starts with the server, and unblocks signals then
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what it starts with, it keeps
     try:
@@ -28,6 +32,16 @@ def fork_server() -> ForkServerContext:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return context
+
+
+def _keep_sockets_short() -> None:
+    """Where the temporary folder's path is too long for a socket, multiprocessing's own goes to /tmp."""
+    if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER:
+        chosen, tempfile.tempdir = tempfile.tempdir, "/tmp"
+        try:
+            util.get_temp_dir()  # made once a process, and removed with it
+        finally:
+            tempfile.tempdir = chosen
 
 
 def end_with_parent() -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
-from .intervals import Interval, extremes, median, median_interval
+from .intervals import Interval, coverage, extremes, median, median_interval
 from .spec import Region, StudySpec, Thresholds
 
 FigureKind = Literal["measured", "estimated", "supplied"]
@@ -679,6 +679,19 @@ class Timing(Record):
     @property
     def ratio_ci95(self) -> Interval:
         return median_interval(self.ratios)
+
+    @property
+    def update_s(self) -> float:
+        """What an update takes where plain takes its median. `candidate_median_s` is of other moments
+        than plain's median, and on a busy machine the two need not agree with the paired ratio."""
+        return self.plain_median_s * self.ratio_median
+
+    @property
+    def pairs_words(self) -> str:
+        """`9 pairs`; with too few for a 95 % interval also what theirs covers."""
+        covered = coverage(self.pairs)
+        said = f"{self.pairs} pair{'s' * (self.pairs != 1)}"
+        return said if covered >= 0.95 else f"{said} (their interval covers {100 * covered:.3g} %)"
 
 
 # --- gates, candidates, the study ------------------------------------------------------------

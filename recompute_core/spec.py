@@ -80,7 +80,7 @@ class Region(Frozen):
 class TimingSettings(Frozen):
     """How long pairs of plain and recomputed updates are sampled."""
 
-    min_pairs: Annotated[int, Field(ge=3, le=1000)] = 7
+    min_pairs: Annotated[int, Field(ge=3, le=1000)] = 9
     """Pairs that are always timed."""
     max_pairs: Annotated[int, Field(ge=3, le=1000)] = 31
     """Pairs after which sampling ends."""
@@ -277,18 +277,18 @@ PRESETS: dict[str, dict[str, Any]] = {
         "threads": 1,  # the browser has the other cores, so that the two do not disturb each other
         "shapes": [{"seq_len": 128}, {"seq_len": 192}],
         "plans": ["every-block", "every-2nd-block"],
-        "timing": {"min_pairs": 7, "max_pairs": 15, "budget_s": 3},
+        "timing": {"min_pairs": 9, "max_pairs": 15, "budget_s": 3},
     },
     "gpt-sweep": {
         "workload": {"name": "gpt"},
         "shapes": [{"seq_len": t} for t in (128, 256, 512, 768)],
         "plans": ["every-block"],
-        "timing": {"min_pairs": 7, "max_pairs": 7, "budget_s": 0},
+        "timing": {"min_pairs": 9, "max_pairs": 9, "budget_s": 0},
     },
     "receipt": {
         "workload": {"name": "receipts"},
         "plans": ["every-block", "every-2nd-block", "all-but-last"],
-        "timing": {"min_pairs": 7, "max_pairs": 21, "budget_s": 20},
+        "timing": {"min_pairs": 9, "max_pairs": 21, "budget_s": 20},
     },
 }
 """Ready studies: `quick` for a first look, `gpt-sweep` for the length curve, `receipt` for photos."""

@@ -39,8 +39,8 @@ BLOCK_RECIPES = tuple(
 FINER_RECIPES = tuple(name for name in _RECIPES if name not in BLOCK_RECIPES)
 """Recipes below the level of blocks: parts of them, or blocks of which something is kept."""
 EFFORTS: dict[str, dict[str, float]] = {
-    "quick": {"min_pairs": 7, "max_pairs": 15, "budget_s": 3},
-    "normal": {"min_pairs": 7, "max_pairs": 31, "budget_s": 20},
+    "quick": {"min_pairs": 9, "max_pairs": 15, "budget_s": 3},
+    "normal": {"min_pairs": 9, "max_pairs": 31, "budget_s": 20},
     "thorough": {"min_pairs": 15, "max_pairs": 101, "budget_s": 120},
 }
 """How long pairs are sampled."""

@@ -106,9 +106,9 @@ def _hover(one: Judged, candidate: Measured) -> str:
     return (
         f"<b>{plan_label(candidate.plan)}</b> at {candidate.shape_key}<br>"
         f"peak {megabytes(own)}, plain {megabytes(plain)} ({memory.ratio:.3f})<br>"
-        f"update {timing.candidate_median_s * 1e3:.0f} ms, plain "
+        f"update {timing.update_s * 1e3:.0f} ms, plain "
         f"{timing.plain_median_s * 1e3:.0f} ms: {timing.ratio_median:.3f} "
-        f"({low:.3f} to {high:.3f}), {timing.pairs} pairs<br>{gates}<br>"
+        f"({low:.3f} to {high:.3f}), {timing.pairs_words}<br>{gates}<br>"
         f"<i>{KINDS[timing.kind]}</i>"
     )
 

@@ -165,9 +165,9 @@ def _tip(candidate: Measured, best: bool) -> list[str]:
     return [
         f"{plan_label(candidate.plan)} at {candidate.shape_key}",
         f"peak {megabytes(own)}, plain {megabytes(plain)}: {memory.ratio:.3f} ({spread})",
-        f"update {timing.candidate_median_s * 1e3:,.0f} ms, "
+        f"update {timing.update_s * 1e3:,.0f} ms, "
         f"plain {timing.plain_median_s * 1e3:,.0f} ms: {timing.ratio_median:.3f} "
-        f"({low:.3f} to {high:.3f}), {timing.pairs} pairs",
+        f"({low:.3f} to {high:.3f}), {timing.pairs_words}",
         *(() if best else ("dominated: another plan is at most as high and as slow",)),
         KINDS[timing.kind],
     ]

@@ -123,7 +123,7 @@ _REACH_S = 25.0
 def forecast_s(spec: StudySpec, one: Measured, asked: ReinvestSpec) -> float | None:
     """About how long it takes, at the pace of the study's own updates; None where that cannot tell."""
     batch = plain_microbatch(spec, one.shape_key)
-    plain_s, own_s = one.timing.plain_median_s / batch, one.timing.candidate_median_s / batch
+    plain_s, own_s = one.timing.plain_median_s / batch, one.timing.update_s / batch
     update_s = asked.effective_batch * plain_s + asked.recomputed_batch * own_s
     known = _REACH_S + (asked.timing.min_pairs + 5) * update_s
     if not isinstance(spec.workload, ReceiptsSettings) or not asked.training.seeds:

@@ -256,9 +256,9 @@ def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     low, high = timing.ratio_ci95
     st.html(
         markup.strip(
-            f"{plan_label(plan)} at {shape}: an update takes {timing.candidate_median_s * 1e3:,.0f} ms, "
+            f"{plan_label(plan)} at {shape}: an update takes {timing.update_s * 1e3:,.0f} ms, "
             f"plain {timing.plain_median_s * 1e3:,.0f} ms; the ratio is {timing.ratio_median:.3f} "
-            f"({low:.3f} to {high:.3f}) over {timing.pairs} pairs, stopped: {timing.stopped}.",
+            f"({low:.3f} to {high:.3f}) over {timing.pairs_words}, stopped: {timing.stopped}.",
             "plain",
         )
     )

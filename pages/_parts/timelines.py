@@ -50,7 +50,7 @@ def _where(memory: Memory) -> str:
 
 
 def areas(memory: Memory, timeline: Timeline, colours: Palette) -> list[Area]:
-    """What is alive, from the ground up; their sum is the timeline."""
+    """What is alive, from the ground up, less what there is none of; their sum is the timeline."""
     state = min(memory.state_bytes, *timeline.bytes)
     made = [alive - state for alive in timeline.bytes]
     ground = Area("state", (state,) * len(made), colours.plain, "")
@@ -60,12 +60,12 @@ def areas(memory: Memory, timeline: Timeline, colours: Palette) -> list[Area]:
         max(all_ - kept - back, 0)
         for all_, kept, back in zip(made, timeline.kept, timeline.back, strict=True)
     ]
-    return [
-        ground,
+    kinds = (
         Area("kept for backward", timeline.kept, colours.series[0], ""),
         Area("brought back", timeline.back, colours.series[1], "/"),
         Area("passing", tuple(passing), colours.faint, "."),
-    ]
+    )
+    return [ground, *(area for area in kinds if any(area.bytes))]
 
 
 def explained(name: str, memory: Memory, timeline: Timeline, colours: Palette) -> str:
@@ -131,7 +131,7 @@ def timeline_chart(
         }
     )  # fmt: skip
     for area in areas(*(plain if stack_plain else own), colours):
-        figure.add_trace(_stacked(area, (plain if stack_plain else own)[1]))
+        figure.add_trace(stacked(area, (plain if stack_plain else own)[1]))
     for label, (_, timeline), colour, dash in (
         ("plain", plain, colours.ink, "dot"),
         (plan_label(plan), own, colours.series[0], "solid"),
@@ -142,7 +142,8 @@ def timeline_chart(
     return figure
 
 
-def _stacked(area: Area, timeline: Timeline) -> go.Scatter:
+def stacked(area: Area, timeline: Timeline) -> go.Scatter:
+    """An area on top of those that were added before it."""
     return go.Scatter(
         x=[at * 1e3 for at in timeline.seconds],
         y=[count / 1e6 for count in area.bytes],

@@ -1,8 +1,9 @@
 """How far two medians are apart, when their samples were taken in different studies.
 
-Each study's bootstrap distribution of its median is known in closed form (`..intervals`), and the two
-studies are independent. So the distribution of the difference is known too: every pair of values, with
-the product of their probabilities. Its 2.5 % and 97.5 % points are the interval; nothing is resampled.
+Each study's bootstrap distribution of its median has a closed form (Maritz and Jarrett, JASA 1978), and
+the two studies are independent. So the distribution of the difference is known too: every pair of
+values, with the product of their probabilities. Its 2.5 % and 97.5 % points are the interval; nothing is
+resampled.
 Swapped sides give the same edges with the other sign, a study against itself an interval around 0.
 
 Of equal normal noise on both sides it covers the true difference in 96 % of 20,000 draws with 7 pairs
@@ -13,11 +14,12 @@ processor, it does not know.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..intervals import Interval, bootstrap_medians
+from ..intervals import Interval
 
 Values = NDArray[np.float64]
 _NEGLIGIBLE = 1e-15
@@ -93,3 +95,42 @@ def _edge_of_many(
     steps = np.where(places >= 0, y[places] - x, -np.inf)
     nearest = int(np.argmax(steps))
     return float(a[nearest]), float(b[places[nearest]])
+
+
+# --- one median ----------------------------------------------------------------------------------------
+
+
+def bootstrap_medians(ordered: tuple[float, ...]) -> list[tuple[float, float]]:
+    """Each value that the median of a resample of `ordered` samples can take, with its probability;
+    values may repeat."""
+    n = len(ordered)
+    half = n // 2
+    if n % 2:
+        at_most = [_at_least(half + 1, n, i / n) for i in range(n + 1)]
+        return [(ordered[i - 1], at_most[i] - at_most[i - 1]) for i in range(1, n + 1)]
+    # Even n: the median is the mean of the two middle order statistics of the resample, of ranks
+    # i <= j among the samples. For i < j exactly `half` draws are of rank <= i, the others >= j.
+    below = [(i / n) ** half for i in range(n + 1)]
+    lower_rank = [_at_least(half, n, i / n) for i in range(n + 1)]
+    medians = []
+    for i in range(1, n + 1):
+        exactly_i = lower_rank[i] - lower_rank[i - 1]
+        both_sides = comb(n, half) * (below[i] - below[i - 1])
+        for j in range(i + 1, n + 1):
+            mass = both_sides * (below[n - j + 1] - below[n - j])
+            exactly_i -= mass
+            medians.append(((ordered[i - 1] + ordered[j - 1]) / 2, mass))
+        medians.append((ordered[i - 1], max(exactly_i, 0.0)))
+    return medians
+
+
+def _at_least(successes: int, trials: int, p: float) -> float:
+    """P(Binomial(trials, p) >= successes)."""
+    ways = _ways(trials)
+    return sum(ways[k] * p**k * (1 - p) ** (trials - k) for k in range(successes, trials + 1))
+
+
+@lru_cache(maxsize=64)
+def _ways(trials: int) -> tuple[float, ...]:
+    """How many ways there are to pick k of so many, for every k; up to 1000 they fit into a float."""
+    return tuple(float(comb(trials, k)) for k in range(trials + 1))

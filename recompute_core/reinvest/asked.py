@@ -72,7 +72,7 @@ class ReinvestSpec(Frozen):
     """Microbatch under the plan; empty: the largest that fits plain's peak."""
     training: TrainingSettings = TrainingSettings()
     """The training runs; the receipts workload alone has rare defects to look at."""
-    timing: TimingSettings = TimingSettings(min_pairs=7, max_pairs=15, budget_s=30)
+    timing: TimingSettings = TimingSettings(min_pairs=9, max_pairs=15, budget_s=30)
     """How whole updates are timed."""
     thresholds: ReinvestThresholds = ReinvestThresholds()
     """The gates, declared before the run."""
@@ -103,7 +103,7 @@ class ReinvestSpec(Frozen):
 PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         "training": {"examples": 320, "evaluate_every": 3},
-        "timing": {"min_pairs": 7, "max_pairs": 7, "budget_s": 0},
+        "timing": {"min_pairs": 9, "max_pairs": 9, "budget_s": 0},
     },
     "full": {
         "training": {"examples": 14_560, "evaluate_every": 45, "checkpoint_every": 15},

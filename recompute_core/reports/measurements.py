@@ -46,6 +46,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..intervals import coverage
 from ..results import Pair, Timing
 from ..spec import Thresholds, explain
 from ..words import printable
@@ -185,7 +186,7 @@ class Measurements(_Given):
                 "The update times were not taken in pairs: what else the machine did meanwhile is not "
                 "evened out, and the interval is wider for it."
             )
-        elif self.update_s is not None and len(self.update_s.pairs or ()) < 7:
+        elif self.update_s is not None and coverage(len(self.update_s.pairs or ())) < 0.95:
             said.append(
                 f"Only {len(self.update_s.pairs or ())} pairs of updates: their interval covers less "
                 "than 95 %."

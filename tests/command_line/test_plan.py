@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -168,9 +167,10 @@ def test_an_interrupted_search_leaves_no_file(home: Path, tmp_path: Path) -> Non
             stderr=subprocess.PIPE,
             env={"RECOMPUTE_HOME": str(home), "PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
         ) as process:
-            time.sleep(4)
+            assert process.stderr is not None
+            assert any(b"waiting" in line for line in process.stderr)
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 4
+            assert process.wait(60) == 4
     lock.release()
     assert not file.exists()
     assert old.read_text() == "old"

@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recompute_core.comparing import intervals
-from recompute_core.comparing.intervals import difference_interval, quotient_interval
+from recompute_core.comparing.intervals import (
+    bootstrap_medians,
+    difference_interval,
+    quotient_interval,
+)
 
 A, B = [1.0, 1.25, 1.5, 2.75], [1.75, 1.375, 4.0, 8.0, 1.625]
 # Multiples of 1/64, whose differences are exact, and above 0.
@@ -32,6 +36,14 @@ def edges(a: list[float], b: list[float], share: Fraction) -> tuple[float, float
     low = next(s for s in sorted(steps) if sum(p for t, p in steps.items() if t <= s) >= share)
     high = next(s for s in sorted(steps)[::-1] if sum(p for t, p in steps.items() if t >= s) >= share)
     return low, high
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_the_distribution_of_one_median_is_exact(n: int) -> None:
+    masses: dict[float, float] = {}
+    for value, mass in bootstrap_medians(tuple(sorted(B[:n]))):
+        masses[value] = masses.get(value, 0.0) + mass
+    assert masses == pytest.approx({value: float(mass) for value, mass in medians(B[:n]).items()})
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 4), (3, 3), (4, 3), (4, 5)])

@@ -139,7 +139,7 @@ def test_the_three_gates_of_a_measured_candidate() -> None:
         1.25,
         (1.0, 1.5),
     )
-    assert latency.sentence == "Update 312 ms instead of 250 ms, 3 pairs."
+    assert latency.sentence == "Update 312 ms instead of 250 ms, 3 pairs (their interval covers 75 %)."
     assert {gate.kind for gate in (parity, saving, latency)} == {"measured"}
 
 

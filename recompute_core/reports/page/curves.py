@@ -50,7 +50,7 @@ def _peak(one: ShapeView) -> tuple[float | None, float | None]:
 def _update(one: ShapeView) -> tuple[float | None, float | None]:
     if one.timing is None:
         return None, None
-    return one.timing.plain_median_s, one.timing.candidate_median_s
+    return one.timing.plain_median_s, one.timing.update_s
 
 
 def _axis(view: ReportView) -> tuple[str, list[tuple[float, str]]]:

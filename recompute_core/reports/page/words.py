@@ -28,8 +28,9 @@ PARTS = {
 }
 """What a compared tensor is."""
 INTERVAL_NOTE = (
-    "Intervals are 95 % bootstrap intervals of the median of the paired ratios; with 7 pairs they cover "
-    "87.5 %, with 9 to 15 pairs 96 %. A gate passes when its whole interval keeps to the threshold."
+    "Intervals of update times are of the median of the paired ratios, by the sign test: from six pairs "
+    "on they cover at least 95 %, whatever the noise. A gate passes when its whole interval keeps to "
+    "the threshold."
 )
 
 
