@@ -19,7 +19,8 @@ test: .venv/dev tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile --ignore=tests/browser
+	$(BIN)/pytest tests/browser
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench
