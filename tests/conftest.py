@@ -12,8 +12,8 @@ from playwright.sync_api import Browser
 from tests.browser.chrome import browser
 
 if worker := os.environ.get("PYTEST_XDIST_WORKER"):
-    # A temporary folder has one queue for what measures: each of the two measures by itself. Threads that
-    # wait do not spin, as the cores are the other's too.
+    # A temporary folder has one queue for what measures: each of the two measures by itself. Threads
+    # that wait do not spin, as the cores are the other's too.
     place = Path(tempfile.gettempdir()) / f"tests-{worker}"
     place.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = tempfile.tempdir = str(place)
