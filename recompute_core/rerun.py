@@ -50,11 +50,11 @@ def why_undecided(judged: Sequence[Judged], asked: TimingSettings) -> str | None
     timing = _timing(first)
     low, high = timing.ratio_ci95
     who = f"{in_a_sentence(first.candidate.plan)} at {first.candidate.shape_key}"
-    more = f" So do those of {others} other candidates." if others > 1 else ""
-    more = " So does that of another candidate." if others == 1 else more
+    more = f", as do those of {others} other candidates" if others > 1 else ""
+    more = ", as does that of another candidate" if others == 1 else more
     return (
         f"The interval of the update time of {who}, {low:.3f} to {high:.3f}, crosses the gate at "
-        f"{_gate(first):g}: {_why_no_more(timing, asked)}.{more}{_busy(timing.samples)}"
+        f"{_gate(first):g}{more}: {_why_no_more(timing, asked)}.{_busy(timing.samples)}"
     )
 
 
@@ -110,12 +110,14 @@ class Longer:
     def words(self) -> str:
         """What will be measured, how long that takes, and where it may not be enough."""
         timing = self.spec.timing
-        short = " The ratio lies so near the gate that it may stay undecided even so."
-        return (
+        said = (
             f"A new study under the same thresholds, {timing.min_pairs} to {self.pairs} pairs of each "
-            f"candidate within {duration(timing.budget_s)}: about {duration(self.seconds)} in all "
-            f"(estimated at the pace of this one)." + (short if self.needed > self.pairs else "")
+            f"candidate in a budget of {duration(timing.budget_s)}: about {duration(self.seconds)} in "
+            "all, estimated at the pace of this one."
         )
+        if self.needed <= self.pairs:
+            return said
+        return f"{said} The ratio lies so near the gate that it may stay undecided even so."
 
 
 def longer(result: StudyResult, judged: Sequence[Judged], apart_s: float) -> Longer | None:

@@ -185,11 +185,12 @@ def launch_once(spec: StudySpec, answer: PlanResult | None = None) -> str | None
 
 def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:
     """The small facts under a verdict: what was measured, where, when declared."""
+    apart = {name: fact for name, fact in result.environment.items() if name != "threads"}
     return [
         ("Workload", row.spec.workload.name),
         ("Shapes", shapes_line(row.spec)),
         ("Plans", count(len(row.spec.plans), "plan")),
-        ("Device", device_line(result.environment)),
+        ("Device", device_line(apart)),
         ("Threads", threads_line(row.spec, result.environment)),
         ("Thresholds declared", when(row.declared_at)),
         ("Study", row.id),

@@ -98,7 +98,7 @@ def test_only_plans_that_time_leaves_undecided_are_spoken_of() -> None:
     assert why_undecided(judged(timed((1.2,) * 7)), QUICK) is None
     assert why_undecided(judged(timed(slow)), QUICK) is None
     two = judged(timed(), timed(seq_len=256))
-    assert " So does that of another candidate." in str(why_undecided(two, QUICK))
+    assert ", as does that of another candidate: 7 pairs" in str(why_undecided(two, QUICK))
 
 
 # --- longer --------------------------------------------------------------------------------------
@@ -118,8 +118,8 @@ def test_a_longer_study_takes_as_many_pairs_as_the_spread_asks_for() -> None:
     assert more.spec.timing.budget_s == pytest.approx(1.5 * 89 * pair_s, abs=1)
     assert more.seconds == pytest.approx(10 + 89 * pair_s)
     assert more.words == (
-        "A new study under the same thresholds, 15 to 89 pairs of each candidate within 61 s: about "
-        "50 s in all (estimated at the pace of this one)."
+        "A new study under the same thresholds, 15 to 89 pairs of each candidate in a budget of 61 s: "
+        "about 50 s in all, estimated at the pace of this one."
     )
 
 

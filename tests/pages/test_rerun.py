@@ -43,7 +43,9 @@ def test_an_undecided_study_says_why_and_leads_on(
     app = open_page(page, study=study)
     said = text(app)
     assert WHY in said
-    assert "A new study under the same thresholds, 15 to 301 pairs of each candidate within" in said
+    assert (
+        "A new study under the same thresholds, 15 to 301 pairs of each candidate in a budget of" in said
+    )
     app.button(key="measure longer").click().run()
     assert not app.exception
     (new,) = launched
