@@ -12,12 +12,14 @@ from pages._parts.demo_gates import start_anew
 from pages._parts.demo_study import DEMO, Told, choose, told
 from pages._parts.demo_words import STEPS
 from pages._parts.promise import promised
+from pages._parts.still import Size
 from pages._parts.words import device_line, literal, when, workload_label
-from recompute_core.words import MB_NOTE
+from recompute_core.words import MB_NOTE, count, listed
 
 _QUESTION = "What does recomputing cost and save, shown step by step?"
 _STEP, _WROTE = "demo step", "demo address"
 _ON_ITS_WAY_S = 3.0
+_MOST_NAMED = 3
 _STYLE = Path(__file__).parent / "_parts" / "demo.css"
 
 
@@ -50,12 +52,13 @@ def _watch(study: str, was_ended: bool, note: str) -> None:
     if note:
         st.html(markup.strip(note, "plain"))
     look = Look(chrome.colours(), 520, 20) if large else Look(chrome.colours())
+    picture = Size(1.5, 420) if large else Size(1.25, 380)
     subject = told(found.result, found.cells, found.events)
-    demo_steps.show(step, demo_steps.Stage(found, subject, look))
+    demo_steps.show(step, demo_steps.Stage(found, subject, look, picture))
     if found.row.status != "done":
         st.html(markup.strip(demo_steps.standing(found), "plain"))
     with st.container(horizontal=True, vertical_alignment="center", wrap=False):
-        st.caption(literal(f"{_where(found, subject)} {MB_NOTE}"))
+        st.caption(literal(f"{_where(found, subject, step >= 4)} {MB_NOTE}"))
         st.button(
             "Leave the presenter's view" if large else "Presenter's view",
             key="demo present", type="tertiary", on_click=_present, args=(not large,),
@@ -63,13 +66,20 @@ def _watch(study: str, was_ended: bool, note: str) -> None:
         )  # fmt: skip
 
 
-def _where(found: Snapshot, subject: Told) -> str:
-    """What was measured, on what and when."""
-    at = f"{workload_label(found.row.spec.workload.name)} at {subject.shape_key}"
+def _where(found: Snapshot, subject: Told, every_shape: bool) -> str:
+    """What was measured, on what and when: at all shapes where a step speaks of all of them."""
+    shapes = list(dict.fromkeys(one.candidate.shape_key for one in found.result.judged))
+    if not every_shape or len(shapes) == 1:
+        shapes = [subject.shape_key]
+    at = f"{workload_label(found.row.spec.workload.name)} at {_several(shapes)}"
     if subject.plain is None:
         return f"Nothing of {at} has been measured{'' if found.row.ended else ' yet'}."
     device = device_line(found.result.environment)
     return f"Measured here: {at} on {device}, {when(found.row.created_at)}."
+
+
+def _several(shapes: list[str]) -> str:
+    return listed(shapes) if len(shapes) <= _MOST_NAMED else count(len(shapes), "shape")
 
 
 def _head(step: int, large: bool, study: str) -> None:
@@ -146,7 +156,8 @@ def _steps(step: int, large: bool) -> None:
             )  # fmt: skip
             st.button(
                 "Next", key="demo next", disabled=step == len(STEPS), on_click=_go, args=(step + 1,),
-                type="primary", shortcut="PageDown" if large else None,
+                type="secondary" if step == len(STEPS) else "primary",
+                shortcut="PageDown" if large else None,
             )  # fmt: skip
 
 

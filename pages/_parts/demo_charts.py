@@ -3,20 +3,20 @@
 Large type, few marks: peaks, gates and phases are named where they are.
 """
 
+from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import floor, log10
 
 import plotly.graph_objects as go
 
 from recompute_core.gates import megabytes
 from recompute_core.results import Memory, Timeline
-from recompute_core.spec import Thresholds
 
 from .pairs import pairs_chart
-from .palette import Palette, faint
-from .picture import Point, picture
-from .timelines import phases
-from .words import plan_label
+from .palette import Palette
+from .timelines import Area, areas, phases, stacked
+from .words import plan_label, plan_short
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,9 @@ class Look:
 
 
 def kept_chart(memory: Memory, timeline: Timeline, look: Look) -> go.Figure:
-    """Bytes in use over a plain update: the state below, and on it what the update makes."""
+    """Bytes in use over a plain update: the state below, and on it what the update makes, by kind."""
     figure = _over_time(look, [timeline])
-    _state(figure, memory.state_bytes, timeline, look)
-    _made(figure, "made by the update", memory.state_bytes, timeline, look.colours.plain, 0.28)
+    _areas(figure, memory, timeline, look, max(timeline.bytes))
     _peak(figure, "peak", timeline, look, True)
     _phases(figure, timeline, look)
     return figure
@@ -44,14 +43,14 @@ def teeth_chart(
     own: tuple[Memory, Timeline],
     look: Look,
 ) -> go.Figure:
-    """A recomputed update over a plain one, on one clock."""
+    """A recomputed update by kind and plain's as a line, on one clock."""
     (_, before), (memory, after) = plain, own
-    name, blue = plan_label(plan), look.colours.series[0]
+    name = plan_label(plan)
     figure = _over_time(look, [before, after])
-    longer = max((before, after), key=lambda one: one.seconds[-1])
-    _state(figure, memory.state_bytes, longer, look)
-    _made(figure, "plain", memory.state_bytes, before, look.colours.plain, 0.1, "dot")
-    _made(figure, name, memory.state_bytes, after, blue, 0.4)
+    figure.update_xaxes(title=_title(f"ms into the update; phases of {plan_short(plan)}", look))
+    _areas(figure, memory, after, look, max(*before.bytes, *after.bytes))
+    _line(figure, "plain", before, look.colours.ink, "dot")
+    _line(figure, name, after, look.colours.series[0])
     higher = max(before.bytes) >= max(after.bytes)
     _peak(figure, "plain", before, look, higher)
     _peak(figure, name, after, look, not higher)
@@ -74,55 +73,70 @@ def _over_time(look: Look, drawn: Sequence[Timeline]) -> go.Figure:
                 "yanchor": "bottom",
                 "x": 0,
                 "font": {"size": look.text_px},
+                "traceorder": "normal",
                 "itemclick": False,
                 "itemdoubleclick": False,
             },
             "font": {"size": look.text_px},
             "xaxis": {**across, "title": _title("ms into the update", look), "rangemode": "tozero",
                       "showgrid": False},
-            # Room above the peak for the names of the phases.
-            "yaxis": {**across, "title": _title("MB in use", look), "range": [0, 1.16 * highest]},
+            # Room above the peak for the names of the phases, which no line of the grid crosses.
+            "yaxis": {**across, "title": _title("MB in use", look), "range": [0, _ROOM * highest],
+                      "tickvals": _ticks(highest), "tickformat": ","},
         }
     )  # fmt: skip
+
+
+_ROOM = 1.18
+"""How high the picture is, of the highest figure in it."""
+_TICKS = 5
+
+
+def _ticks(highest: float) -> list[float]:
+    """Round figures from 0 up, below the names of the phases."""
+    power = 10.0 ** floor(log10(highest / _TICKS))
+    step = next(power * one for one in (1, 2, 2.5, 5, 10) if highest / (power * one) <= _TICKS)
+    return [number * step for number in range(floor(1.04 * highest / step) + 1)]
 
 
 def _title(text: str, look: Look) -> dict[str, object]:
     return {"text": text, "standoff": 8, "font": {"size": look.text_px}}
 
 
-def _state(figure: go.Figure, state: int, timeline: Timeline, look: Look) -> None:
-    """What no plan changes: the ground that every update stands on."""
-    figure.add_trace(
-        go.Scatter(
-            x=[0, timeline.seconds[-1] * 1e3], y=[state / 1e6] * 2, mode="lines", fill="tozeroy",
-            name=f"model, gradients, optimizer: {megabytes(state)}",
-            fillcolor=faint(look.colours.ink, 0.5), line={"width": 0, "color": look.colours.ink},
-            hoverinfo="skip",
-        )
+def _areas(figure: go.Figure, memory: Memory, timeline: Timeline, look: Look, highest: int) -> None:
+    """What is in use, by kind; the state, which no plan changes, is the ground of it.
+
+    Kinds are named where they are, those that are too thin for a name in the legend.
+    """
+    state, *made = areas(memory, timeline, look.colours)
+    ground = replace(state, name=f"model, gradients, optimizer: {megabytes(memory.state_bytes)}")
+    below = [0] * len(timeline.bytes)
+    for area in (ground, *made):
+        figure.add_trace(stacked(area, timeline))
+        at = max(range(len(below)), key=lambda i: area.bytes[i])
+        if area.bytes[at] * look.height > 2.2 * look.text_px * highest * _ROOM:
+            _name(figure, area, timeline, look, at, below[at])
+            figure.data[-1].update(showlegend=False)
+        below = [low + own for low, own in zip(below, area.bytes, strict=True)]
+
+
+def _name(figure: go.Figure, area: Area, timeline: Timeline, look: Look, at: int, below: int) -> None:
+    """The name of an area where it is highest; in the middle where it is as high all along."""
+    whole = timeline.seconds[-1]
+    level = min(area.bytes) == max(area.bytes)
+    across = whole / 2 if level else min(max(timeline.seconds[at], 0.25 * whole), 0.75 * whole)
+    figure.add_annotation(
+        x=across * 1e3, y=(below + area.bytes[at] / 2.4) / 1e6, text=area.name, showarrow=False,
+        font={"size": look.text_px, "color": look.colours.ink},
     )  # fmt: skip
 
 
-def _made(
-    figure: go.Figure,
-    name: str,
-    state: int,
-    timeline: Timeline,
-    colour: str,
-    alpha: float,
-    dash: str = "solid",
-) -> None:
-    """What an update makes, as an area that stands on the state."""
-    across = [at * 1e3 for at in timeline.seconds]
-    ground = go.Scatter(
-        x=[across[0], across[-1]], y=[state / 1e6] * 2, mode="lines", line={"width": 0},
-        hoverinfo="skip", showlegend=False,
-    )  # fmt: skip
-    figure.add_trace(ground)
+def _line(figure: go.Figure, name: str, timeline: Timeline, colour: str, dash: str = "solid") -> None:
     figure.add_trace(
         go.Scatter(
-            x=across, y=[count / 1e6 for count in timeline.bytes], mode="lines", name=name,
-            fill="tonexty", fillcolor=faint(colour, alpha),
-            line={"color": colour, "width": 2.5, "dash": dash},
+            x=[at * 1e3 for at in timeline.seconds], y=[count / 1e6 for count in timeline.bytes],
+            mode="lines", name=name, line={"color": colour, "width": 2.5, "dash": dash},
+            showlegend=False,
             hovertemplate=f"{name}: %{{y:,.1f}} MB at %{{x:,.0f}} ms<extra></extra>",
         )
     )  # fmt: skip
@@ -139,23 +153,31 @@ def _peak(figure: go.Figure, name: str, timeline: Timeline, look: Look, alone: b
             marker={"color": look.colours.ink, "size": 13, "symbol": "diamond"}, showlegend=False,
             text=[f"  {name} {megabytes(up)}  "],
             textposition=f"{'middle' if alone else 'top'} {'left' if late else 'right'}",
-            textfont={"size": look.text_px + 2, "color": look.colours.ink},
+            textfont={"size": look.text_px + 2, "color": look.colours.ink, "shadow": "auto"},
         )
     )  # fmt: skip
 
 
 def _phases(figure: go.Figure, timeline: Timeline, look: Look) -> None:
-    """Forward and backward, parted by a thin line and named at the top."""
-    whole = timeline.seconds[-1] * 1e3
+    """Forward and backward, parted by a thin line down to what is in use then, and named at the top."""
+    whole, top = timeline.seconds[-1] * 1e3, figure.layout.yaxis.range[1]
     for name, begin, end in phases(timeline):
         if end - begin < 0.06 * whole:
             continue
         if begin > 0.02 * whole:
-            figure.add_vline(x=begin, line={"color": look.colours.faint, "width": 1, "dash": "dot"})
+            figure.add_shape(
+                type="line", x0=begin, x1=begin, yref="y", y0=_at(timeline, begin) / 1e6, y1=top,
+                line={"color": look.colours.faint, "width": 1.5, "dash": "dot"},
+            )  # fmt: skip
         figure.add_annotation(
             x=(begin + end) / 2, y=1, yref="paper", yanchor="top", text=name, showarrow=False,
             font={"size": look.text_px, "color": look.colours.ink},
         )  # fmt: skip
+
+
+def _at(timeline: Timeline, ms: float) -> int:
+    """Bytes in use at a moment."""
+    return timeline.bytes[min(bisect(timeline.seconds, ms / 1e3), len(timeline.bytes) - 1)]
 
 
 def price_chart(
@@ -192,18 +214,3 @@ def _around(span: tuple[float, float], gate: float) -> tuple[float, float]:
     low, high = min(1.0, span[0]), max(gate, span[1])
     room = 0.1 * (high - low) + 0.01
     return low - room, high + room
-
-
-def middle_chart(marks: Sequence[Point], limits: Thresholds, look: Look) -> go.Figure:
-    """The picture everything turns on, in large type."""
-    figure = picture(marks, limits, look.colours, look.height)
-    figure.update_layout(font={"size": look.text_px}, legend={"font": {"size": look.text_px}})
-    figure.update_annotations(font={"size": look.text_px})
-    left, right = figure.layout.xaxis.range
-    figure.update_xaxes(range=[left, right + 0.2 * (right - left)])  # large names need the room
-    for axis in (figure.layout.xaxis, figure.layout.yaxis):
-        axis.update(tickfont={"size": look.text_px - 2}, title={"font": {"size": look.text_px}})
-    for trace in figure.data:
-        if trace.mode == "markers+text":
-            trace.update(textfont={"size": look.text_px}, marker={"size": 16})
-    return figure

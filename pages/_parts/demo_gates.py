@@ -108,12 +108,16 @@ def _card(gate: Gate) -> str:
 
 
 def _bar(gate: Gate) -> str:
-    """How far the figure reaches, and where its gate is; nothing to draw where it is a gap."""
+    """How far the figure and its interval reach, and where its gate is; nothing to draw for a gap."""
     if gate.id == "gradient_parity" or gate.observed is None:
         return ""
     span = max(1.0, 1.15 * max(gate.threshold, *(gate.ci95 or (gate.observed,))))
-    reach, tick = (min(100.0, 100 * max(value, 0.0) / span) for value in (gate.observed, gate.threshold))
+    low, high = gate.ci95 or (gate.observed, gate.observed)
+    reach, tick, least, most = (
+        min(100.0, 100 * max(value, 0.0) / span) for value in (gate.observed, gate.threshold, low, high)
+    )
+    between = f'<s style="left:{least:.1f}%;width:{most - least:.1f}%"></s>' if low < high else ""
     return (
-        f'<span class="rs-demo-bar" aria-hidden="true"><i style="width:{reach:.1f}%"></i>'
+        f'<span class="rs-demo-bar" aria-hidden="true"><i style="width:{reach:.1f}%"></i>{between}'
         f'<u style="left:{tick:.1f}%"></u></span>'
     )

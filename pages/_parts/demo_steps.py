@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from recompute_core.gates import chosen
-from recompute_core.results import Judged, Measured
+from recompute_core.gates import deciding
+from recompute_core.rerun import torn
+from recompute_core.results import Measured, Memory
 from recompute_core.studies.forecast import forecast
 from recompute_core.words import count
 
@@ -18,7 +19,7 @@ from .data import Snapshot, get_store, speed
 from .demo_charts import Look
 from .demo_study import DEMO, Told, arrived, speed_up
 from .demo_words import Said
-from .picture import describe, not_measured, points
+from .still import Size, still
 from .time_left import elapsed_s, left_words, time_left
 from .whatif import rejudge
 from .words import UNFINISHED_SENTENCES, literal, plan_label, workload_label
@@ -34,6 +35,7 @@ class Stage:
     found: Snapshot
     told: Told
     look: Look
+    picture: Size
 
     @property
     def ended(self) -> bool:
@@ -43,7 +45,7 @@ class Stage:
 def show(step: int, stage: Stage) -> None:
     """One step: the picture at the left, the words at the right; one below the other where narrow."""
     st.html(f'<p class="rs-demo-lead">{escape(demo_words.lead(step, stage.told.whole))}</p>')
-    with st.container(key="stack-demo"):
+    with st.container(key=f"stack-demo-{step}"):
         left, right = st.columns([2.2, 1], gap="medium")
     _STEPS[step - 1](stage, left, right)
 
@@ -55,11 +57,14 @@ def _chart(figure: go.Figure, key: str, alt: str) -> None:
     st.plotly_chart(figure, key=f"demo {key}", config=_QUIET, alt=alt)
 
 
-def _say(said: Said) -> None:
-    name = "The surprise" if said.surprising else "Measured here"
+def _say(said: Said, where: str = "") -> None:
+    """A finding; `where` is its shape, in a picture of several."""
+    name = ("The surprise" if said.surprising else "Measured here") + where
     css = " rs-demo-surprise" if said.surprising else ""
     text = said.text.replace(" MB", "\u00a0MB").replace(" GB", "\u00a0GB").replace(" %", "\u00a0%")
-    st.html(f'<div class="rs-demo-said{css}" role="status"><b>{name}</b><p>{escape(text)}</p></div>')
+    st.html(
+        f'<div class="rs-demo-said{css}" role="status"><b>{escape(name)}</b><p>{escape(text)}</p></div>'
+    )
 
 
 # --- 1 and 2: memory over an update ----------------------------------------------------------------
@@ -78,6 +83,7 @@ def _keeps(stage: Stage, left: Place, right: Place) -> None:
             _chart(demo_charts.kept_chart(plain, plain.timeline, stage.look), "kept", alt)
     with right:
         _say(demo_words.keeps(plain))
+        _explain(plain)
 
 
 def _comes_back(stage: Stage, left: Place, right: Place) -> None:
@@ -105,6 +111,12 @@ def _comes_back(stage: Stage, left: Place, right: Place) -> None:
         _say(said)
         if teeth := demo_words.tooth(told.replays, told.whole, own):
             st.caption(teeth)
+        _explain(own)
+
+
+def _explain(memory: Memory) -> None:
+    if memory.timeline and (passing := demo_words.passing(memory.timeline)):
+        st.caption(passing)
 
 
 # --- 3: pairs ----------------------------------------------------------------------------------------
@@ -161,10 +173,9 @@ def _price(stage: Stage, left: Place, right: Place) -> None:
 def _replay_button(told: Told, study: str) -> None:
     playing = is_playing(study)
     faster = speed_up(told.pairs)
-    pace = "as fast as they were timed" if faster == 1 else f"{faster:.1f} times as fast"
-    if st.button(
-        "Stop" if playing else "Replay the pairs", key="demo replay", help=f"One by one, {pace}"
-    ):
+    if playing and faster > 1:
+        st.caption(f"A replay, {faster:.1f} times as fast as they were timed.")
+    if st.button("Stop" if playing else "Replay the pairs", key="demo replay"):
         if playing:
             stop_playing()
         else:
@@ -177,14 +188,11 @@ def _replay_button(told: Told, study: str) -> None:
 
 def _middle(stage: Stage, left: Place, right: Place) -> None:
     found, told = stage.found, stage.told
-    if not points(found.result.judged):
+    measured = [one.candidate for one in found.result.judged if isinstance(one.candidate, Measured)]
+    if not measured:
         _absent(4, stage, left)
         return
-    here = [
-        one.candidate
-        for one in found.result.judged
-        if isinstance(one.candidate, Measured) and one.candidate.shape_key == told.shape_key
-    ]
+    here = [one for one in measured if one.shape_key == told.shape_key]
     subject = next((one for one in here if one.plan == told.plan), None)
     with left:
         chart = st.container()
@@ -192,23 +200,16 @@ def _middle(stage: Stage, left: Place, right: Place) -> None:
     result = rejudge(found.result, asked)
     moved = asked != found.row.spec.thresholds
     with right:
-        _say(demo_words.middle(here, subject, told.blocks))
+        several = len({one.candidate.shape_key for one in found.result.judged}) > 1
+        _say(demo_words.middle(here, subject, told.blocks), f", at {told.shape_key}" if several else "")
         st.html(markup.verdict_line(result.verdict, result.sentence, moved))
         if moved:
             st.button(
                 "Back to the declared gates", key="demo reset", on_click=demo_gates.forget_moved,
                 args=(found.row,),
             )  # fmt: skip
-    marks = points(result.judged)
-    look = replace(stage.look, height=stage.look.height - 70)  # the sliders stand below
     with chart:
-        _chart(
-            demo_charts.middle_chart(marks, asked, look),
-            "middle",
-            describe(marks, asked),
-        )
-        for line in not_measured(result.judged)[:3]:
-            st.caption(literal(f"Not in the picture: {line}"))
+        still(found, result, stage.picture)
 
 
 # --- 5: the decision ---------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ def _decision(stage: Stage, left: Place, right: Place) -> None:
     if result.verdict is None:
         _absent(5, stage, left)
         return
-    best = chosen(result.judged) or _decisive(result.judged, stage.told.judged)
+    best = deciding(result.judged)
     with left:
         st.html(markup.verdict_line(result.verdict, result.sentence))
         st.html(demo_gates.gate_cards(best.gates))
@@ -229,17 +230,14 @@ def _decision(stage: Stage, left: Place, right: Place) -> None:
         )
     with right:
         _say(demo_words.proof(best.candidate))
-        said = demo_words.decided(result.verdict, best.gates, best.candidate.plan)
+        said = demo_words.decided(result.verdict, best, result.judged)
         st.html(f'<p class="rs-demo-next">{escape(said)}</p>')
+        study = {"study": found.row.id}
+        if result.verdict == "undecided" and torn(result.judged):
+            label = "Why, and measure longer, on Trade-off"
+            st.page_link("tradeoff.py", label=label, icon=":material/timer:", query_params=study)
         label = "Sign it on Decision" if result.verdict == "adopt" else "Open Decision"
-        st.page_link(
-            "decision.py", label=label, icon=":material/gavel:", query_params={"study": found.row.id}
-        )
-
-
-def _decisive(judged: tuple[Judged, ...], subject: Judged) -> Judged:
-    """Without an adopted plan: the one that the demo tells of, which is a measured one if any is."""
-    return next((one for one in judged if one is subject), judged[0])
+        st.page_link("decision.py", label=label, icon=":material/gavel:", query_params=study)
 
 
 # --- what is not there -------------------------------------------------------------------------------

@@ -7,20 +7,21 @@ these very figures; every other outcome has words of its own.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from recompute_core.gates import megabytes, outcome_of
+from recompute_core.gates import GATE_NAMES, megabytes, outcome_of
 from recompute_core.intervals import median, median_interval
 from recompute_core.plans.names import in_a_sentence
 from recompute_core.results import (
     Candidate,
-    Gate,
+    Judged,
     Measured,
     Memory,
     PeakAt,
     Proven,
     Refused,
+    Timeline,
     Verdict,
 )
-from recompute_core.words import count, scientific, sentence_case
+from recompute_core.words import count, listed, scientific, sentence_case
 
 STEPS = (
     "What a step keeps",
@@ -113,19 +114,37 @@ def keeps(plain: Memory) -> Said:
     if 0 < 2 * state <= peak:
         return Said(
             f"The model with its gradients and its optimizer takes {megabytes(state)}. At the highest "
-            f"moment{where}, {megabytes(peak)} are in use: {times(peak / state)} times as much.",
+            f"moment{where}, {megabytes(peak)} are in use: {times(peak / state)} times as much."
+            f"{_kept(plain)}",
             True,
         )
     if not state:
-        return Said(f"At the highest moment{where}, {megabytes(peak)} are in use.")
+        return Said(f"At the highest moment{where}, {megabytes(peak)} are in use.{_kept(plain)}")
     return Said(
         f"At the highest moment{where}, {megabytes(peak)} are in use, and {percent(state / peak)} of "
-        "that is the model with its gradients and its optimizer. Recomputing can only touch the rest."
+        f"that is the model with its gradients and its optimizer.{_kept(plain)} Recomputing can only "
+        "touch the rest."
     )
+
+
+def _kept(plain: Memory) -> str:
+    """How much of the highest moment forward has kept for backward; empty where kinds are not known."""
+    line = plain.timeline
+    if line is None or line.kept is None:
+        return ""
+    kept = line.kept[line.bytes.index(max(line.bytes))]
+    return f" Of that, forward has kept {megabytes(kept)} for backward." if kept else ""
 
 
 def _where(at: PeakAt | None) -> str:
     return f", in {at.words}" if at else ""
+
+
+def passing(line: Timeline) -> str | None:
+    """What the kind that has no name of its own is; None where kinds are not known."""
+    if line.kept is None:
+        return None
+    return "Passing: gradients and intermediate results on their way."
 
 
 # --- 2: throw away and bring back ------------------------------------------------------------------
@@ -212,46 +231,59 @@ def _cause(own: Memory, again: Replays) -> str:
         return ""
     if not own.peak_at.replaying:
         return f": it is now in {own.peak_at.words}, where nothing is being recomputed"
+    most = _most_back(own)
     if again.most != 1:
-        return ": what was thrown away comes back, a part at a time"
+        return f": what was thrown away comes back, a part at a time{most}"
     whose = (
         "each block's activations"
         if again.blocks == again.of
         else f"the activations of {again.blocks} of {again.of} blocks"
     )
-    return f": {whose} come back once"
+    return f": {whose} come back once{most}"
+
+
+def _most_back(own: Memory) -> str:
+    """How much replays have brought back at most at any moment; empty where kinds are not known."""
+    back = own.timeline.back if own.timeline else None
+    return f", at most {megabytes(max(back))} at a time" if back and max(back) else ""
 
 
 # --- 3: the price ------------------------------------------------------------------------------------
 
 
+_ENOUGH = 6
+"""The fewest pairs whose interval covers 95 %."""
+
+
 def arriving(ratios: Sequence[float]) -> Said:
-    """What the pairs say while more are still to come."""
+    """What the pairs say while more are still to come, from a timing or from its replay."""
     if not ratios:
-        return Said("The first pair is being timed.")
+        return Said("The pairs come once more, as they were timed.")
     so_far = f"After {count(len(ratios), 'pair')}: {ratio(median(ratios))} times as long"
     if len(ratios) < 3:
         return Said(f"{so_far}. That tells little yet.")
-    return Said(f"{so_far}, somewhere in {edges(ratios)}.")
+    if len(ratios) < _ENOUGH:
+        return Said(f"{so_far}, so far from {ratio(min(ratios))} to {ratio(max(ratios))}.")
+    return Said(f"{so_far}, interval {edges(ratios)}.")
 
 
 def price(ratios: Sequence[float], gate: float, work: float | None) -> Said:
     """What recomputing costs, by all pairs. `work`: operations of an update over plain's."""
     low, high = median_interval(ratios)
     pairs = count(len(ratios), "pair")
-    middle = f"{ratio(median(ratios))} times as long ({edges(ratios, gate)})"
+    takes = f"takes {ratio(median(ratios))} times as long ({edges(ratios, gate)}) in {pairs}"
     if low <= 1 <= high:
         return Said(
-            f"By {pairs} no price can be told: {middle}. The interval has 1 in it, so the update may "
-            "take no longer at all.",
+            f"No price can be told yet: an update {takes}. The interval has 1 in it, so it may take no "
+            "longer at all.",
             True,
         )
     if high < 1:
-        return Said(f"It costs no time here: an update takes {middle}, by {pairs}.", True)
-    said = f"An update takes {middle}, by {pairs}."
+        return Said(f"It costs no time here: an update {takes}.", True)
+    said = f"An update {takes}."
     if outcome_of((low, high), gate) == "undecided":
         return Said(
-            f"{said} So many cannot tell whether it keeps to {gate:g}: the interval lies on both sides.",
+            f"{said} That does not tell whether it keeps to {gate:g}: the interval lies on both sides.",
             True,
         )
     if work is None or work <= 1:
@@ -265,14 +297,14 @@ def price(ratios: Sequence[float], gate: float, work: float | None) -> Said:
 
 
 def narrowing(ratios: Sequence[float]) -> str | None:
-    """How the interval shrank from the first three pairs to all; None where it did not."""
-    if len(ratios) < 5:
-        return None
-    (low, high), (least, most) = median_interval(ratios[:3]), median_interval(ratios)
-    if most - least >= high - low or edges(ratios[:3]) == edges(ratios):
+    """How the interval shrank from the first that covers as much to that of all; None: it did not."""
+    first = ratios[:_ENOUGH]
+    (low, high), (least, most) = median_interval(first), median_interval(ratios)
+    if most - least >= high - low or edges(first) == edges(ratios):
         return None
     return (
-        f"After 3 pairs the interval was {edges(ratios[:3])}, after {len(ratios)} it is {edges(ratios)}."
+        f"After {_ENOUGH} pairs the interval was {edges(first)}, after {len(ratios)} it is "
+        f"{edges(ratios)}."
     )
 
 
@@ -288,6 +320,10 @@ def middle(measured: Sequence[Measured], subject: Measured | None, blocks: Seque
     if subject is None or subject.memory.ratio is None or not subject.memory.ratio or not others:
         return Said("This study has no measured plan in between to compare with.")
     name = in_a_sentence(subject.plan)
+    if subject.memory.ratio > 0.99:
+        return Said(
+            f"{sentence_case(name)} hardly lowers the peak here: there is no middle to look for."
+        )
     same = [one for one in others if _same_peak(one, subject) and len(one.blocks) < len(subject.blocks)]
     if same:
         best = min(same, key=lambda one: (len(one.blocks), one.timing.ratio_median))
@@ -312,25 +348,40 @@ def _same_peak(one: Measured, other: Measured) -> bool:
 def _shares(others: Sequence[Measured], subject: Measured) -> Said:
     """How much of the fall in peak a plan brings, for how much of the added time."""
     name = in_a_sentence(subject.plan)
-    fall, added = 1 - (subject.memory.ratio or 1), subject.timing.ratio_median - 1
-    if fall <= 0.01 or subject.timing.ratio_ci95[0] <= 1:
-        return Said(f"{sentence_case(name)} itself saves or costs too little to look for a middle.")
-    best = max(others, key=lambda one: (1 - (one.memory.ratio or 1)) / fall - _extra(one) / added)
-    kept = (1 - (best.memory.ratio or 1)) / fall
-    if kept <= 0:
+    fall, added = 1 - (subject.memory.ratio or 1), _extra(subject)
+    lower = [one for one in others if _kept_of(one, fall) > 0]
+    if not lower:
         return Said("No plan in between lowers the peak here.")
-    low, high = best.timing.ratio_ci95
+    is_known = subject.timing.ratio_ci95[0] > 1
+    best = max(lower, key=lambda one: _kept_of(one, fall) - (_extra(one) / added if is_known else 0))
+    kept = _kept_of(best, fall)
     brings = f"{sentence_case(in_a_sentence(best.plan))} brings {percent(kept)} of the fall in peak"
+    if not is_known:
+        return Said(f"{brings} of {name}. {_no_price(subject)}")
+    low, high = best.timing.ratio_ci95
     if low <= 1 <= high:
         pairs = count(best.timing.pairs, "pair")
-        return Said(f"{brings} for a time that {pairs} cannot tell from plain's.", True)
+        return Said(f"{brings} of {name} for a time that {pairs} cannot tell from plain's.", True)
     if high < 1:
-        return Said(f"{brings}, and is faster than plain.", True)
+        return Said(f"{brings} of {name}, and is faster than plain.", True)
     spent = _extra(best) / added
     return Said(
         f"{brings} of {name} for {percent(spent)} of the time it adds, by the medians.",
         kept > spent + 0.05,
     )
+
+
+def _no_price(subject: Measured) -> str:
+    """Why nobody can say what part of the added time a plan in between spares."""
+    if subject.timing.ratio_ci95[1] < 1:
+        return "That one is faster than plain, so there is no time to spare."
+    pairs = count(subject.timing.pairs, "pair")
+    return f"What it spares in time cannot be told: {pairs} of that one do not tell it from plain's."
+
+
+def _kept_of(one: Measured, fall: float) -> float:
+    """The share of the fall in peak that a plan brings."""
+    return (1 - (one.memory.ratio or 1)) / fall
 
 
 def _extra(one: Measured) -> float:
@@ -377,23 +428,47 @@ _OPEN = {
 }
 
 
-def decided(verdict: Verdict | None, gates: Sequence[Gate], plan: str) -> str:
-    """What a verdict means and what to do with it."""
-    name = in_a_sentence(plan)
-    if verdict == "adopt":
-        return "Every gate is passed. Sign it on Decision, so that others can check it without us."
+def decided(verdict: Verdict | None, best: Judged, judged: Sequence[Judged]) -> str:
+    """What a verdict means and what to do with it; `best` is the candidate that decides it."""
+    own = [one for one in judged if one.candidate.plan == best.candidate.plan]
     if verdict is None:
         return "There is no verdict yet."
-    failed = [_FAILS[gate.id] for gate in gates if gate.outcome == "fail"]
-    unclear = [_OPEN[gate.id] for gate in gates if gate.outcome == "undecided"]
-    missing = any(gate.outcome == "not_run" for gate in gates)
-    if failed:
-        return f"Keep the original rather than {name}: {'; '.join(failed)}. Decision signs that as well."
-    if unclear:
-        return f"Undecided on {name}: {'; '.join(unclear)}."
-    if missing:
-        return f"Undecided on {name}: not every gate has a figure."
-    return f"{sentence_case(name)} passes its gates; the verdict of the study is of all its plans."
+    if verdict == "adopt":
+        where = f" at all {len(own)} shapes" if len(own) > 1 else ""
+        return f"Every gate is passed{where}. Sign it on Decision: others can check it without us."
+    name = in_a_sentence(best.candidate.plan)
+    there = f"{name} at {best.candidate.shape_key}" if len(own) > 1 else name
+    if verdict == "undecided":
+        return f"Undecided on {there}: {'; '.join(_open_gates(best))}.{_elsewhere(own)}"
+    why = [_FAILS[gate.id] for gate in best.gates if gate.outcome == "fail"]
+    refused = best.candidate.stopped_by if isinstance(best.candidate, Refused) else ""
+    why = why or [_REFUSED.get(refused, "it was refused before anything was measured")]
+    return (
+        f"Keep the original rather than {there}: {'; '.join(why)}.{_elsewhere(own)} Decision signs that "
+        "as well."
+    )
+
+
+_REFUSED = {
+    "legality": "it may not be replayed",
+    "noise": "plain differs from plain here, so that nothing can be compared",
+}
+
+
+def _open_gates(one: Judged) -> list[str]:
+    """What is not known of a candidate that nothing speaks against."""
+    unclear = [_OPEN[gate.id] for gate in one.gates if gate.outcome == "undecided"]
+    without = [GATE_NAMES[gate.id] for gate in one.gates if gate.outcome == "not_run"]
+    return unclear + ([f"no figure for {listed(without)}"] if without else [])
+
+
+def _elsewhere(own: Sequence[Judged]) -> str:
+    """Where a plan passes that does not pass everywhere."""
+    passed = [one.candidate.shape_key for one in own if one.verdict == "adopt"]
+    if not passed:
+        return ""
+    where = passed[0] if len(passed) == 1 else f"{len(passed)} other shapes"
+    return f" It passes at {where}, but a plan has to pass at every shape."
 
 
 # --- what is not there ---------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The demo in every state: nothing, every phase of a run, refused, failed, undecided, done."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +12,7 @@ from recompute_core.studies.store import Store
 
 from . import studies
 from .conftest import FRAME, OpenPage
-from .reading import figures, text
+from .reading import figures, pictured, text
 from .studies import NARROW, WIDE, Filled
 
 ALL = range(1, 6)
@@ -79,8 +78,9 @@ def test_every_step_of_a_finished_study_has_a_picture_and_a_finding(done: str, s
         assert wanted[step] in said
         assert STEPS[step - 1] in said and f"Demo, step {step} of 5." in said
         assert "Measured here: gpt at T=256 B=4 on CPU Test processor" in said
-        assert len(figures(app)) == (0 if step == 5 else 1)
+        assert len(figures(app)) == (1 if step < 4 else 0)
         assert all(chart.proto.alt for chart in app.get("plotly_chart"))
+        assert len(app.get("bidi_component")) == (1 if step == 4 else 0)
     assert store.study(done).sentence in said
     assert "Sign it on Decision" in [link.proto.label for link in app.get("page_link")]
 
@@ -139,8 +139,9 @@ def test_a_gate_can_be_moved_and_the_verdict_follows(done: str, store: Store) ->
     said = text(app)
     assert "what-if" in said and "Keep the original" in said
     assert app.query_params["peak"] == "0.3"
-    drawn = json.loads(figures(app)[0])
-    assert {trace["name"] for trace in drawn["data"] if trace.get("name")} >= {"fails a gate"}
+    drawn = pictured(app)
+    assert (drawn["limits"]["peak"], drawn["declared"]["peak"]) == (0.3, 0.82)
+    assert drawn["still"] and "fails a gate" in drawn["words"]
     assert store.study(done).verdict == "adopt"
     # What was decided is decided by what was declared.
     _button(app, "Next").click().run()
@@ -161,19 +162,20 @@ def test_pairs_can_be_played_again(done: str, monkeypatch: pytest.MonkeyPatch) -
     clock = [100.0]
     monkeypatch.setattr("pages._parts.demo_steps.time.monotonic", lambda: clock[0])
     app = _open(3, done)
-    assert "by 7 pairs" in text(app)
+    assert "in 7 pairs" in text(app)
     _button(app, "Replay the pairs").click().run()
-    assert "The first pair is being timed." in text(app)
+    assert "The pairs come once more, as they were timed." in text(app)
+    assert "is being timed" not in text(app)
     clock[0] += 1.0  # pairs of 0.44 s
     app.run()
     assert "After 2 pairs: 1.21 times as long. That tells little yet." in text(app)
     clock[0] += 5.0
     app.run()
-    assert "by 7 pairs" in text(app)
+    assert "in 7 pairs" in text(app)
     _button(app, "Replay the pairs").click().run()
     _button(app, "Next").click().run()
     _button(app, "Back").click().run()
-    assert "by 7 pairs" in text(app)
+    assert "in 7 pairs" in text(app)
 
 
 # --- other verdicts ---------------------------------------------------------------------------
@@ -182,11 +184,40 @@ def test_pairs_can_be_played_again(done: str, monkeypatch: pytest.MonkeyPatch) -
 def test_undecided_says_that_so_many_pairs_cannot_tell(store: Store) -> None:
     spec = studies.spec_of(shapes=[{"seq_len": 256}], plans=["every-block"])
     study = studies.filled(store, spec, ratios=WIDE)
-    assert "So many cannot tell whether it keeps to 1.35" in text(_open(3, study))
+    assert "That does not tell whether it keeps to 1.35" in text(_open(3, study))
     assert "This study has no measured plan in between" in text(_open(4, study))
-    said = text(_open(5, study))
+    app = _open(5, study)
+    said = text(app)
     assert "Undecided on every-block: the interval of the update time straddles its gate" in said
-    assert "undecided" in said
+    links = [link.proto.label for link in app.get("page_link")]
+    assert "Why, and measure longer, on Trade-off" in links and "Open Decision" in links
+
+
+def test_a_plan_that_is_undecided_at_one_shape_shows_the_gates_of_that_shape(store: Store) -> None:
+    study = Filled(store, studies.spec_of(plans=["every-block"]))
+    for shape, ratios in zip(study.shapes, (WIDE, NARROW), strict=True):
+        study.prepare(shape)
+        study.prove(shape, "every-block")
+        study.weigh(shape, PLAIN, 1.0)
+        study.weigh(shape, "every-block", 0.4)
+        study.clock(shape, "every-block", ratios)
+    study.conclude()
+    app = _open(5, study.id)
+    said = text(app)
+    assert "Undecided on every-block at T=128 B=4: update latency is undecided" in said
+    assert "The gates of every-block at T=128 B=4." in said
+    (cards,) = [e.proto.body for e in app.get("html") if '<ul class="rs-demo-gates"' in e.proto.body]
+    assert cards.count("rs-edge-pass") == 2 and cards.count("rs-edge-undecided") == 1
+    assert "It passes at T=256 B=4, but a plan has to pass at every shape." in said
+    assert "Measured here: gpt at T=128 B=4 and T=256 B=4 on" in said
+    assert "gpt at T=128 B=4 and T=256 B=4 on" in text(_open(4, study.id))
+    assert "gpt at T=256 B=4 on" in text(_open(3, study.id))
+
+
+def test_the_middle_says_of_which_shape_it_speaks(store: Store, done: str) -> None:
+    several = studies.filled(store, peak_ratio=0.4)
+    assert "Measured here, at T=256 B=4" in text(_open(4, several))
+    assert "Measured here, at" not in text(_open(4, done))
 
 
 def test_a_failed_gate_says_what_that_means(store: Store) -> None:
@@ -213,6 +244,7 @@ def test_a_refused_study_says_so_and_shows_no_cost(store: Store, make, why: str)
         assert "MB are in use" not in said
         assert ("Measure the demo" in said) == (step < 5)
     assert "no cost of it may be shown" in said
+    assert "Keep the original rather than every-block" in said and "Undecided" not in said
 
 
 def test_a_missed_canary_says_what_to_do(store: Store) -> None:
@@ -293,10 +325,10 @@ def test_the_steps_fill_while_the_study_runs(store: Store, going: Filled) -> Non
     for ratio in NARROW[:4]:
         store.add_event(going.id, "pair", (shape, "every-block", "time"),
                         plain_s=0.2, candidate_s=0.2 * ratio)  # fmt: skip
-    assert "After 4 pairs: 1.20 times as long, somewhere in" in said(3)
+    assert "After 4 pairs: 1.20 times as long, so far from" in said(3)
     assert "A plan has a place in the picture once" in said(4)
     going.clock(shape, "every-block", NARROW)
-    assert "by 7 pairs" in said(3)
+    assert "in 7 pairs" in said(3)
     assert "This study has no measured plan in between" in said(4)
     assert "The verdict is given when every plan has been measured." in said(5)
 
@@ -354,7 +386,7 @@ def test_an_unknown_study_is_said_in_one_line(done: str) -> None:
 def test_many_shapes_are_told_at_the_largest(store: Store) -> None:
     study = studies.filled(store, peak_ratio=0.4)
     assert "gpt at T=256 B=4" in text(_open(2, study))
-    assert len(figures(_open(4, study))) == 1
+    assert len(pictured(_open(4, study))["points"]) == 4
 
 
 def test_a_device_that_cannot_tell_when_shows_figures_without_a_picture(store: Store, done: str) -> None:

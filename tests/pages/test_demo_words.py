@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from pages._parts import demo_words as words
 from pages._parts.demo_study import DEMO, arrived, speed_up
 from pages._parts.demo_words import Replays, Said
-from recompute_core.gates import gates_of, parity_gate
+from recompute_core.gates import deciding, judge, study_sentence, study_verdict
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import regions_of, touched_blocks
 from recompute_core.results import (
     Canary,
     Gap,
+    Judged,
     Measured,
     Memory,
     MemoryPair,
@@ -26,6 +27,7 @@ from recompute_core.results import (
     PeakAt,
     Proven,
     Refused,
+    Timeline,
     Timing,
 )
 from recompute_core.spec import Thresholds, parse_spec
@@ -107,7 +109,42 @@ def test_a_device_without_a_peak_counter() -> None:
     assert "MB are in use." in words.keeps(memory(1, 5_000_000, state=0)).text
 
 
+def by_kind(memory: Memory, kept: tuple[int, ...], back: tuple[int, ...]) -> Memory:
+    """With a timeline of three moments, the second of them the highest."""
+    line = Timeline(
+        seconds=(0.0, 0.1, 0.2),
+        bytes=(10**6, memory.peak_bytes or 0, 10**6),
+        kept=kept,
+        back=back,
+        marks=(),
+    )
+    return memory.model_copy(update={"timeline": line})
+
+
+def test_how_much_of_the_peak_was_kept_is_said_where_kinds_are_known() -> None:
+    kept = by_kind(PLAIN, (0, 250_000_000, 260_000_000), (0, 0, 0))
+    assert words.keeps(kept).text.endswith(
+        "20.4 times as much. Of that, forward has kept 250.0 MB for backward."
+    )
+    assert words.passing(kept.timeline) is not None  # type: ignore[arg-type]
+    mostly = by_kind(memory(10, 100_000_000, state=80_000_000), (0, 12_000_000, 0), (0, 0, 0))
+    assert words.keeps(mostly).text.endswith(
+        "Of that, forward has kept 12.0 MB for backward. Recomputing can only touch the rest."
+    )
+    unknown = kept.timeline.model_copy(update={"kept": None, "back": None})  # type: ignore[union-attr]
+    assert words.passing(unknown) is None
+    assert words.keeps(PLAIN.model_copy(update={"timeline": unknown})) == words.keeps(PLAIN)
+
+
 # --- 2: throw away and bring back ------------------------------------------------------------------
+
+
+def test_how_much_comes_back_at_a_time_is_said_where_kinds_are_known() -> None:
+    own = by_kind(OWN, (0, 4_000_000, 0), (0, 33_000_000, 34_500_000))
+    assert words.comes_back("every-block", PLAIN, own, ONCE).text == (
+        "Saved bytes fall 14.5 times, the peak 4.1 times: each block's activations come back once, at "
+        "most 34.5 MB at a time."
+    )
 
 
 def test_saved_bytes_fall_further_than_the_peak() -> None:
@@ -179,29 +216,32 @@ def test_replays_are_counted_from_the_calls_of_blocks() -> None:
 
 
 def test_pairs_as_they_arrive() -> None:
-    assert words.arriving([]).text == "The first pair is being timed."
+    assert words.arriving([]).text == "The pairs come once more, as they were timed."
     assert words.arriving([1.3]).text == "After 1 pair: 1.30 times as long. That tells little yet."
     assert words.arriving([1.2, 1.3, 1.25]).text == (
-        "After 3 pairs: 1.25 times as long, somewhere in 1.20 to 1.30."
+        "After 3 pairs: 1.25 times as long, so far from 1.20 to 1.30."
+    )
+    assert words.arriving([1.2, 1.3] * 3).text == (
+        "After 6 pairs: 1.25 times as long, interval 1.20 to 1.30."
     )
 
 
 @pytest.mark.parametrize(
     ("ratios", "work", "said", "surprising"),
     [
-        ((1.2,) * 9, None, "An update takes 1.20 times as long (1.20), by 9 pairs.", False),
-        ((1.2,) * 9, 1.2, "An update takes 1.20 times as long (1.20), by 9 pairs. That is about as the "
+        ((1.2,) * 9, None, "An update takes 1.20 times as long (1.20) in 9 pairs.", False),
+        ((1.2,) * 9, 1.2, "An update takes 1.20 times as long (1.20) in 9 pairs. That is about as the "
          "work, which grows 1.20 times.", False),
-        ((1.2,) * 9, 1.32, "An update takes 1.20 times as long (1.20), by 9 pairs. That is less than "
+        ((1.2,) * 9, 1.32, "An update takes 1.20 times as long (1.20) in 9 pairs. That is less than "
          "the work, which grows 1.32 times.", True),
-        ((1.3,) * 9, 1.1, "An update takes 1.30 times as long (1.30), by 9 pairs. That is more than the "
+        ((1.3,) * 9, 1.1, "An update takes 1.30 times as long (1.30) in 9 pairs. That is more than the "
          "work, which grows 1.10 times: recomputing has to be organised, too.", True),
-        ((0.9, 1.1) * 5, 1.3, "By 10 pairs no price can be told: 1.00 times as long (0.90 to 1.10). The "
-         "interval has 1 in it, so the update may take no longer at all.", True),
-        ((0.9,) * 9, 1.3, "It costs no time here: an update takes 0.90 times as long (0.90), by 9 "
+        ((0.9, 1.1) * 5, 1.3, "No price can be told yet: an update takes 1.00 times as long (0.90 to "
+         "1.10) in 10 pairs. The interval has 1 in it, so it may take no longer at all.", True),
+        ((0.9,) * 9, 1.3, "It costs no time here: an update takes 0.90 times as long (0.90) in 9 "
          "pairs.", True),
-        ((1.2, 1.5) * 5, 1.3, "An update takes 1.35 times as long (1.20 to 1.50), by 10 pairs. So many "
-         "cannot tell whether it keeps to 1.35: the interval lies on both sides.", True),
+        ((1.2, 1.5) * 5, 1.3, "An update takes 1.35 times as long (1.20 to 1.50) in 10 pairs. That does "
+         "not tell whether it keeps to 1.35: the interval lies on both sides.", True),
     ],
 )  # fmt: skip
 def test_the_price_as_the_pairs_have_it(
@@ -212,15 +252,15 @@ def test_the_price_as_the_pairs_have_it(
 
 def test_an_edge_beside_the_gate_is_not_rounded_onto_it() -> None:
     torn = words.price((1.3, 1.354) * 5, 1.35, None).text
-    assert "(1.30 to 1.354), by 10 pairs. So many cannot tell whether it keeps to 1.35" in torn
+    assert "(1.30 to 1.354) in 10 pairs. That does not tell whether it keeps to 1.35" in torn
 
 
 def test_the_interval_is_said_to_shrink_where_it_did() -> None:
-    ratios = (1.1, 1.5, 1.3, 1.29, 1.31, 1.3, 1.3)
+    ratios = (1.1, 1.5, 1.3, 1.29, 1.31, 1.3, 1.3, 1.3, 1.31)
     assert words.narrowing(ratios) == (
-        "After 3 pairs the interval was 1.10 to 1.50, after 7 it is 1.29 to 1.31."
+        "After 6 pairs the interval was 1.10 to 1.50, after 9 it is 1.29 to 1.31."
     )
-    assert words.narrowing((1.3, 1.3, 1.3, 1.1, 1.5, 1.2, 1.4)) is None
+    assert words.narrowing((1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.1, 1.5, 1.2, 1.4, 1.1)) is None
     assert words.narrowing(ratios[:4]) is None
 
 
@@ -302,10 +342,10 @@ def test_a_plan_that_recomputes_less_may_reach_the_same_peak() -> None:
          "the time it adds, by the medians.", True),
         (0.70, (1.12,) * 9, "Every-2nd-block brings 40 % of the fall in peak of every-block for 40 % of "
          "the time it adds, by the medians.", False),
-        (0.55, (0.9, 1.2) * 5, "Every-2nd-block brings 60 % of the fall in peak for a time that 10 "
-         "pairs cannot tell from plain's.", True),
-        (0.55, (0.9,) * 9, "Every-2nd-block brings 60 % of the fall in peak, and is faster than plain.",
-         True),
+        (0.55, (0.9, 1.2) * 5, "Every-2nd-block brings 60 % of the fall in peak of every-block for a "
+         "time that 10 pairs cannot tell from plain's.", True),
+        (0.55, (0.9,) * 9, "Every-2nd-block brings 60 % of the fall in peak of every-block, and is "
+         "faster than plain.", True),
         (1.10, (1.1,) * 9, "No plan in between lowers the peak here.", False),
     ],
 )  # fmt: skip
@@ -320,9 +360,32 @@ def test_no_middle_is_said_too() -> None:
     assert middle() == nothing
     assert middle(candidate("every-2nd-block", 0.5, 1.1), subject=None) == nothing
     assert middle(candidate("every-2nd-block", None, 1.1)) == nothing
-    assert words.middle(
-        [candidate("every-2nd-block", 0.55, 1.1)], candidate("every-block", 0.5, 0.9, 1.1), BLOCKS
-    ) == Said("Every-block itself saves or costs too little to look for a middle.")
+
+
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        # What it saves is known, what it costs is not: a saving of half is not called too little.
+        (candidate("every-block", 0.5, *(0.9, 1.1) * 5),
+         "Every-2nd-block brings 90 % of the fall in peak of every-block. What it spares in time cannot "
+         "be told: 10 pairs of that one do not tell it from plain's."),
+        (candidate("every-block", 0.5, *(0.9,) * 9),
+         "Every-2nd-block brings 90 % of the fall in peak of every-block. That one is faster than "
+         "plain, so there is no time to spare."),
+        (candidate("every-block", 0.995, *(1.3,) * 9),
+         "Every-block hardly lowers the peak here: there is no middle to look for."),
+    ],
+)  # fmt: skip
+def test_a_plan_that_saves_or_costs_too_little_to_share_out_says_which(
+    subject: Measured, said: str
+) -> None:
+    other = candidate("every-2nd-block", 0.55, *(1.1,) * 9)
+    assert words.middle([subject, other], subject, BLOCKS) == Said(said)
+
+
+def test_a_fast_plan_that_lowers_no_peak_hides_none_that_does() -> None:
+    fast, lower = candidate("norms", 1.0, *(0.8,) * 9), candidate("every-2nd-block", 0.55, *(1.2,) * 9)
+    assert middle(fast, lower).text.startswith("Every-2nd-block brings 60 % of the fall in peak")
 
 
 # --- 5: the decision ---------------------------------------------------------------------------------
@@ -344,25 +407,126 @@ def test_what_was_proven_first() -> None:
     assert words.proof(unseen) == Said("Nothing was proven of every-block: no cost of it may be shown.")
 
 
-def test_what_each_verdict_means() -> None:
-    gates = gates_of(EVERY, Thresholds())
-    assert words.decided("adopt", gates, "every-block").startswith("Every gate is passed. Sign it on")
-    assert words.decided(None, gates, "every-block") == "There is no verdict yet."
-    strict = gates_of(EVERY, Thresholds(peak_ratio=0.2, update_ratio=1.1))
-    assert words.decided("keep_original", strict, "every-block") == (
+PASSES, TORN, SLOW = (1.2,) * 9, (1.2, 1.5) * 5, (1.6,) * 9
+STRADDLES = "the interval of the update time straddles its gate; more pairs may tell"
+LONGER = "an update takes longer than was declared to be worth it"
+ELSEWHERE = "It passes at {}, but a plan has to pass at every shape."
+
+
+def judged_at(*times: tuple[float, ...], plan: str = "every-block") -> list[Judged]:
+    """A plan at one shape after another, T=128, T=256 and so on, with these ratios of update times."""
+    found = []
+    for number, ratios in enumerate(times):
+        shape = {"seq_len": 128 * 2**number}
+        at = {"shape": shape, "shape_key": f"T={shape['seq_len']}"}
+        found.append(judge(candidate(plan, 0.25, *ratios).model_copy(update=at), Thresholds()))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("times", "verdict", "shown", "said"),
+    [
+        ((PASSES, PASSES), "adopt", "T=256", "Every gate is passed at all 2 shapes. Sign it on"),
+        ((PASSES, TORN), "undecided", "T=256",
+         f"Undecided on every-block at T=256: {STRADDLES}. {ELSEWHERE.format('T=128')}"),
+        ((TORN, PASSES), "undecided", "T=128",
+         f"Undecided on every-block at T=128: {STRADDLES}. {ELSEWHERE.format('T=256')}"),
+        ((TORN, TORN), "undecided", "T=128", f"Undecided on every-block at T=128: {STRADDLES}."),
+        ((PASSES, SLOW), "keep_original", "T=256",
+         f"Keep the original rather than every-block at T=256: {LONGER}. {ELSEWHERE.format('T=128')} "
+         "Decision signs"),
+        ((SLOW, PASSES), "keep_original", "T=128",
+         f"Keep the original rather than every-block at T=128: {LONGER}. {ELSEWHERE.format('T=256')}"),
+        ((SLOW, TORN), "keep_original", "T=128",
+         f"Keep the original rather than every-block at T=128: {LONGER}. Decision signs"),
+        ((TORN, SLOW), "keep_original", "T=256",
+         f"Keep the original rather than every-block at T=256: {LONGER}. Decision signs"),
+        ((SLOW, SLOW), "keep_original", "T=128",
+         f"Keep the original rather than every-block at T=128: {LONGER}. Decision signs"),
+        ((PASSES, PASSES, SLOW), "keep_original", "T=512",
+         f"Keep the original rather than every-block at T=512: {LONGER}. "
+         f"{ELSEWHERE.format('2 other shapes')}"),
+        ((PASSES,), "adopt", "T=128", "Every gate is passed. Sign it on"),
+        ((TORN,), "undecided", "T=128", f"Undecided on every-block: {STRADDLES}."),
+        ((SLOW,), "keep_original", "T=128", f"Keep the original rather than every-block: {LONGER}."),
+    ],
+)  # fmt: skip
+def test_the_verdict_and_the_gates_below_it_are_of_one_candidate(
+    times: tuple[tuple[float, ...], ...], verdict: str, shown: str, said: str
+) -> None:
+    judged = judged_at(*times)
+    best = deciding(judged)
+    assert study_verdict(judged) == best.verdict == verdict
+    assert best.candidate.shape_key == shown
+    assert words.decided(best.verdict, best, judged).startswith(said)
+    told = study_sentence(judged)
+    if "Passing: " not in told:
+        assert f"every-block at {shown}" in told
+    # The same study as a what-if: what the lines are moved to is what the words speak of.
+    loose = [judge(one.candidate, Thresholds(update_ratio=2.0)) for one in judged]
+    assert words.decided(study_verdict(loose), deciding(loose), loose).startswith("Every gate is passed")
+    strict = [judge(one.candidate, Thresholds(peak_ratio=0.2)) for one in judged]
+    assert "the peak falls by less than" in words.decided(
+        study_verdict(strict), deciding(strict), strict
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict", "plan"),
+    [
+        (SLOW, TORN, "undecided", "every-2nd-block"),
+        (SLOW, PASSES, "adopt", "every-2nd-block"),
+        (TORN, PASSES, "adopt", "every-2nd-block"),
+        (TORN, SLOW, "undecided", "every-block"),
+        (SLOW, SLOW, "keep_original", "every-block"),
+    ],
+)
+def test_of_several_plans_the_one_that_decides_is_shown(
+    one: tuple[float, ...], other: tuple[float, ...], verdict: str, plan: str
+) -> None:
+    judged = judged_at(one, one) + judged_at(other, other, plan="every-2nd-block")
+    best = deciding(judged)
+    assert (study_verdict(judged), best.verdict, best.candidate.plan) == (verdict, verdict, plan)
+    assert f"{plan} at {best.candidate.shape_key}" in study_sentence(judged)
+
+
+def test_a_plan_that_misses_several_gates_says_each() -> None:
+    strict = judge(EVERY, Thresholds(peak_ratio=0.2, update_ratio=1.1))
+    assert words.decided("keep_original", strict, [strict]) == (
         "Keep the original rather than every-block: the peak falls by less than was declared to be "
         "worth it; an update takes longer than was declared to be worth it. Decision signs that as well."
     )
-    torn = gates_of(candidate("every-block", 0.25, *(1.2, 1.5) * 5), Thresholds())
-    assert words.decided("undecided", torn, "every-block") == (
-        "Undecided on every-block: the interval of the update time straddles its gate; more pairs may "
-        "tell."
+
+
+def test_what_has_no_figure_is_named() -> None:
+    known = EVERY.model_dump(include={"plan", "plan_hash", "shape", "shape_key", "blocks", "regions"})
+    one = judge(
+        Proven(**known, legality=(), canary=CANARY, parity=proven(), failure="time: killed"),
+        Thresholds(),
     )
-    saving = gates_of(candidate("norms", None, 1.1), Thresholds())[1]
-    untold = (parity_gate(proven(), Thresholds()), saving)
-    assert words.decided("undecided", untold, "norms") == (
-        "Undecided on norms: not every gate has a figure."
+    assert words.decided("undecided", one, [one]) == (
+        "Undecided on every-block: no figure for memory saving and update latency."
     )
+    assert words.decided(None, one, [one]) == "There is no verdict yet."
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "verdict", "said"),
+    [
+        ("legality", "keep_original",
+         "Keep the original rather than every-block: it may not be replayed."),
+        ("noise", "keep_original",
+         "Keep the original rather than every-block: plain differs from plain here, so that nothing can "
+         "be compared."),
+        ("failure", "undecided", "Undecided on every-block: no figure for gradient parity,"),
+    ],
+)  # fmt: skip
+def test_who_was_refused_before_a_figure_is_told_as_the_verdict_has_it(
+    stopped_by: str, verdict: str, said: str
+) -> None:
+    one = judge(refused(stopped_by, reasons=("blocks.0.norm keeps running statistics",)), Thresholds())
+    assert one.verdict == verdict
+    assert words.decided(one.verdict, one, [one]).startswith(said)
 
 
 # --- what is not there ---------------------------------------------------------------------------------
@@ -471,8 +635,8 @@ def test_no_absurd_middle_makes_an_absurd_sentence(
     assert not re.search(r"\b(nan|inf|none)\b", said.text, re.IGNORECASE)
     canary = CANARY.model_copy(update={"largest_relative_gap": gap})
     _sane(words.proof(subject.model_copy(update={"canary": canary})))
-    for verdict in ("adopt", "keep_original", "undecided", None):
-        assert words.decided(verdict, gates_of(subject, Thresholds()), plan).endswith(".")
+    one = judge(subject, Thresholds())
+    assert words.decided(one.verdict, one, [one]).endswith(".")
 
 
 def test_the_demo_study_is_small_and_has_a_middle() -> None:

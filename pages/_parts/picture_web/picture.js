@@ -17,6 +17,7 @@ const PAUSE_MS = 120;
 const GIVE_UP_MS = 1500;
 const MOST_NAMES = 40;
 const MOST_LINES = 8; // more of them are thin
+const ROOMY = 500; // px
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 const pictures = new WeakMap();
@@ -128,8 +129,8 @@ class Picture {
     if (this.held !== gate) return;
     const box = this.heldIn;
     const { left, right, top, bottom } = this.frame;
-    const x = Math.min(right, Math.max(left, event.clientX - box.left));
-    const y = Math.min(bottom, Math.max(top, event.clientY - box.top));
+    const x = Math.min(right, Math.max(left, (event.clientX - box.left) / this.scale));
+    const y = Math.min(bottom, Math.max(top, (event.clientY - box.top) / this.scale));
     if (this.move(gate, gate === "peak" ? this.peakAt(y) : this.updateAt(x))) {
       this.recolour();
       this.say();
@@ -304,15 +305,18 @@ class Picture {
   // --- drawing: whenever figures, lines or the width are others ----------------------------------------
 
   draw() {
-    const width = Math.floor(this.root.clientWidth);
-    if (!this.data || !width || this.held) return;
+    if (!this.data || !this.root.clientWidth || this.held) return;
+    // Letters and marks are larger where the demo is read from afar, but not where there is no room.
+    this.scale = Math.min(this.data.scale ?? 1, Math.max(1, this.root.clientWidth / ROOMY));
+    this.root.style.setProperty("--scale", this.scale);
+    const width = Math.floor(this.root.clientWidth / this.scale);
     const narrow = width < 560;
-    const height = narrow ? 400 : 500;
+    const height = this.data.height ? this.data.height / this.scale : narrow ? 400 : 500;
     this.frame = { left: narrow && !this.data.absolute ? 64 : 78, right: width - 18, top: 26, bottom: height - 60 };
     this.view = withLines(this.data.view, [this.limits, this.data.declared]);
     this.edge = this.view.right - 0.012 * (this.view.right - this.view.left);
-    this.plot.setAttribute("width", width);
-    this.plot.setAttribute("height", height);
+    this.plot.setAttribute("width", width * this.scale);
+    this.plot.setAttribute("height", height * this.scale);
     this.plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.plot.setAttribute("aria-label", this.data.words);
     const { left, right, top, bottom } = this.frame;
