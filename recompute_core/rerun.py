@@ -19,6 +19,8 @@ MOST_PAIRS = 301
 """Pairs of one candidate that a longer study takes, unless the earlier one took nearly as many."""
 MOST_SAMPLING_S = 300.0
 """Seconds of one candidate's pairs, unless so few pairs fit into them that nothing would be gained."""
+_MOST_OF_ALL = 1000
+"""Pairs that any study may ask for."""
 _MARGIN = 2.0
 """The spread that a few pairs show may be too small by half."""
 _NARROWEST = 0.005
@@ -122,7 +124,8 @@ class Longer:
 
 def longer(result: StudyResult, judged: Sequence[Judged], apart_s: float) -> Longer | None:
     """The whole study of `result` once more, under the thresholds that it is judged by, long enough for
-    these of its candidates; None where it is not the time that leaves them undecided.
+    these of its candidates; None where it is not the time that leaves them undecided, or where no more
+    pairs may be asked for.
 
     `apart_s` are the seconds that all but the timing took.
     """
@@ -133,15 +136,17 @@ def longer(result: StudyResult, judged: Sequence[Judged], apart_s: float) -> Lon
     needed = max(map(_needed, open_ones))
     pair_s = max(map(_pair_s, timings))
     taken = max(timing.pairs for timing in timings)
-    least = min(2 * taken + 1, 999)
+    if taken >= _MOST_OF_ALL:
+        return None
+    least = max(2 * taken + 1, before.min_pairs)
     most = max(least, min(MOST_PAIRS, int(MOST_SAMPLING_S / pair_s)))
-    pairs = _odd(min(max(needed, least), most))
+    pairs = min(_odd(min(max(needed, least), most)), _MOST_OF_ALL)
     nearest = min(abs(_timing(one).ratio_median - _gate(one)) for one in open_ones)
     timing = TimingSettings(
         min_pairs=max(before.min_pairs, min(15, pairs)),
         max_pairs=pairs,
         width=min(before.width, max(_NARROWEST, round(nearest, 3))),
-        budget_s=math.ceil(1.5 * pairs * pair_s),
+        budget_s=min(math.ceil(1.5 * pairs * pair_s), 86_400),
     )
     timed = [one.candidate.timing for one in result.judged if one.candidate.timing is not None]
     sampling_s = sum(min(pairs * _pair_s(one), timing.budget_s) for one in timed)

@@ -16,10 +16,12 @@ from .words import literal
 def lead_on(found: Snapshot, judged: Sequence[Judged]) -> None:
     """Draws nothing where it is not the update time that leaves these candidates undecided."""
     why = why_undecided(judged, found.row.spec.timing)
-    more = longer(found.result, judged, seconds_apart_from_time(found.cells))
-    if why is None or more is None:
+    if why is None:
         return
     st.html(markup.strip(why, "plain"))
+    more = longer(found.result, judged, seconds_apart_from_time(found.cells))
+    if more is None:
+        return
     with st.container(horizontal=True, vertical_alignment="center"):
         pressed = st.button(
             "Measure longer",

@@ -141,6 +141,18 @@ def test_a_longer_study_is_longer_and_bounded() -> None:
     assert more is not None and more.pairs == 15
 
 
+def test_a_longer_study_can_be_asked_for_whatever_the_earlier_one_was() -> None:
+    many = judged(timed((1.2, 1.5) * 300, stopped="all pairs taken"))
+    asked = SPEC.model_copy(update={"timing": TimingSettings(min_pairs=600, max_pairs=1000)})
+    more = longer(result_of(many, asked), many, 0)
+    assert more is not None and (more.spec.timing.min_pairs, more.pairs) == (600, 1000)
+    hours = judged(timed(plain_ms=(5e6,)))
+    more = longer(result_of(hours, SPEC), hours, 0)
+    assert more is not None and more.spec.timing.budget_s == 86_400
+    all_there_may_be = judged(timed((1.2, 1.5) * 500))
+    assert longer(result_of(all_there_may_be, SPEC), all_there_may_be, 0) is None
+
+
 def test_a_longer_study_asks_the_same_of_the_same() -> None:
     found = judged(timed())
     more = longer(result_of(found, SPEC), found, 0)
