@@ -22,3 +22,15 @@ export const marks = {
   undecided: "M0 -7L7 0L0 7L-7 0Z",
   plain: "M-5 -5H5V5H-5Z",
 };
+
+// An interval from `from` to `to`, across or `up` and down, with a cap at each end; an end that lies beyond
+// `first` or `last`, where the picture ends, is an arrow there.
+export function bar(from, to, first, last, up = false) {
+  if (to - from <= 1) return "";
+  const move = (along, aside) => (up ? `${aside} ${along}` : `${along} ${aside}`);
+  const cap = (at) => `M${move(at, -3)}L${move(at, 3)}`;
+  const arrow = (at, back) => `M${move(at + back, -4)}L${move(at, 0)}L${move(at + back, 4)}`;
+  const start = from < first ? arrow(first, 6) : cap(from);
+  const end = to > last ? arrow(last, -6) : cap(to);
+  return `M${move(Math.max(from, first), 0)}L${move(Math.min(to, last), 0)}${start}${end}`;
+}

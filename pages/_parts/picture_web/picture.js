@@ -5,7 +5,7 @@
 // The hand is told as `{seq, peak, update, picked}`; Python answers with the `seq` it has seen, and an
 // answer to an earlier one moves nothing, so that a rerun never fights the hand.
 
-import { hollow, marks, node, svg } from "./drawing.js";
+import { bar, hollow, marks, node, svg } from "./drawing.js";
 import { place, textWidth } from "./labels.js";
 import { gateOutcome, outcome } from "./outcome.js";
 import { ticks, withLines } from "./scales.js";
@@ -464,14 +464,9 @@ class Picture {
     if (id) {
       const path = [];
       const { left, right, top, bottom } = this.frame;
-      const within = (value, low, high) => Math.min(high, Math.max(low, value));
-      if (!far) {
-        const [a, b] = [at.update_low, at.update_high].map((u) => within(this.x(u), left, right) - x);
-        if (b - a > 1) path.push(`M${a} 0H${b}M${a} -3V3M${b} -3V3`);
-      }
-      const [a, b] = [at.peak_high, at.peak_low].map((p) => within(this.y(p), top, bottom) - y);
-      if (b - a > 1) path.push(`M0 ${a}V${b}M-3 ${a}H3M-3 ${b}H3`);
-      if (path.length) group.append(svg("path", { d: path.join(""), class: "bars" }));
+      if (!far) path.push(bar(this.x(at.update_low) - x, this.x(at.update_high) - x, left - x, right - x));
+      path.push(bar(this.y(at.peak_high) - y, this.y(at.peak_low) - y, top - y, bottom - y, true));
+      if (path.join("")) group.append(svg("path", { d: path.join(""), class: "bars" }));
       group.append(svg("circle", { r: 11, class: "halo" }), svg("path", { class: "shape" }));
     } else {
       group.append(svg("circle", { r: 11, class: "halo" }), svg("path", { class: "shape", d: hollow }));
