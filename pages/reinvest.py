@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from pages._parts import chrome, markup, reinvest_form, reinvest_markup, reinvest_sections
+from pages._parts import chrome, markup, reinvest_ask, reinvest_form, reinvest_markup, reinvest_sections
 from pages._parts import reinvest_words as words
 from pages._parts.data import Snapshot, get_store
 from pages._parts.reinvest_data import Shown, chosen, shown
@@ -53,11 +53,7 @@ def _asking(found: Snapshot, known: Sequence[Kept]) -> None:
         st.html(markup.strip("This study is still being measured: nothing is saved yet.", "plain"))
         st.page_link("live.py", label="Watch it live", query_params={"study": found.row.id})
         return
-    st.html(
-        '<div class="rs-lead"><p>A plan that passed leaves memory free. Spent on a larger '
-        "microbatch it is another run: how far it goes, whether the training objective stays the same, "
-        "what it buys in examples per second, and what it does to rare defects.</p></div>"
-    )
+    st.html(f'<div class="rs-lead"><p>{reinvest_ask.lead(found.row.spec)}</p></div>')
     reinvest_form.ask(found)
     reinvest_sections.photos(found.row.spec)
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recompute_core.errors import InputError
-from recompute_core.gates import megabytes
+from recompute_core.gates import megabytes, plan_verdicts
 from recompute_core.reinvest.admission import first_of
 from recompute_core.reinvest.asked import SIDES, ReinvestSpec, parse_reinvest, preset
 from recompute_core.reinvest.result import plain_microbatch, trains
-from recompute_core.results import Measured
+from recompute_core.results import Judged, Measured
 from recompute_core.settings import ReceiptsSettings, size_fields
 from recompute_core.spec import StudySpec
 from recompute_core.words import count
 
-from .words import plan_label
+from .words import VERDICTS, plan_label
 
 Key = tuple[str, str]
 """Plan and shape of a candidate."""
@@ -72,12 +72,17 @@ def seeds_of(texts: Iterable[str]) -> list[int]:
 # --- what may be chosen --------------------------------------------------------------------------
 
 
-def candidates(adopted: Sequence[Measured]) -> dict[Key, str]:
+def candidates(adopted: Sequence[Measured], judged: Sequence[Judged]) -> dict[Key, str]:
     """The candidates that passed, each with what it saves; that of the lowest peak at the first shape
-    comes first, as on the command line."""
-    best = first_of(adopted)
+    comes first, as on the command line. Where a plan passed at some of its shapes only, that is said."""
+    best, verdicts = first_of(adopted), plan_verdicts(judged)
     ordered = [best, *(one for one in adopted if one is not best)]
-    return {(one.plan, one.shape_key): _saves(one) for one in ordered}
+    labels = {}
+    for one in ordered:
+        whole = verdicts.get(one.plan)
+        also = "" if whole == "adopt" else f" ({VERDICTS[whole]} over all shapes)"
+        labels[one.plan, one.shape_key] = _saves(one) + also
+    return labels
 
 
 def _saves(one: Measured) -> str:
@@ -86,6 +91,26 @@ def _saves(one: Measured) -> str:
     if plain is None or own is None:
         return label
     return f"{label}: peak {megabytes(own)} instead of {megabytes(plain)}"
+
+
+def lead(spec: StudySpec) -> str:
+    """What a run measures, in a sentence."""
+    goes = "how far it goes, whether the training objective stays the same"
+    speed = "what it buys in examples per second"
+    ends = f", {speed}, and what it does to rare defects" if trains(spec) else f", and {speed}"
+    spent = "A plan that passed leaves memory free. Spent on a larger microbatch it is another run"
+    return f"{spent}: {goes}{ends}."
+
+
+def what_is_missing(spec: StudySpec) -> str | None:
+    """Why no verdict of a run can be adopt, where none can; None where one can."""
+    if trains(spec):
+        return None
+    name = spec.workload.name.partition("?")[0]
+    return (
+        f"The verdict cannot be adopt: one gate asks what becomes of a rare class, and {name} has none. "
+        "What is measured is how far the microbatch goes, whether gradients stay the same, and speed."
+    )
 
 
 def why_not(spec: StudySpec, adopted: Sequence[Measured]) -> str | None:
@@ -99,10 +124,12 @@ def why_not(spec: StudySpec, adopted: Sequence[Measured]) -> str | None:
     return None
 
 
-def preset_words(name: str) -> str:
-    """A preset in a sentence."""
+def preset_words(name: str, spec: StudySpec) -> str:
+    """A preset in a sentence; only of receipts a class is trained and looked at."""
     raw = preset(name)
     pairs = raw["timing"]["min_pairs"]
+    if not trains(spec):
+        return f"{pairs} pairs of updates or more."
     ends = {
         "quick": "a first look, in which the encoder learns little",
         "full": "until the encoder has learnt",

@@ -19,6 +19,7 @@ from recompute_core.reinvest.driver import start
 from recompute_core.reinvest.kept import runs
 from recompute_core.reinvest.result import plain_microbatch, trains
 from recompute_core.results import Measured
+from recompute_core.spec import StudySpec
 
 from . import address, chrome, markup, reinvest_ask
 from .address import Number, OneOf, Texts
@@ -43,13 +44,16 @@ def ask(found: Snapshot) -> None:
             st.html(markup.verdict_line(found.result.verdict, found.result.sentence))
         st.page_link("tradeoff.py", label="See why on Trade-off", query_params={"study": found.row.id})
         return
+    missing = reinvest_ask.what_is_missing(found.row.spec)
+    if missing is not None:
+        st.html(markup.caution(missing))
     above = st.container()
     with st.container(key="stack-reinvest-form"):
         left, right = st.columns([1.25, 1], gap="large")
     with left:
-        one = _candidate(adopted)
+        one = _candidate(found, adopted)
         address.look_at(fields(one, plain_microbatch(found.row.spec, one.shape_key)))
-        name = _preset()
+        name = _preset(found.row.spec)
         plain_batch = plain_microbatch(found.row.spec, one.shape_key)
         effective, other, microbatch = _batches(one, plain_batch)
         seeds, examples = _training(found, name)
@@ -112,10 +116,10 @@ def _at(one: Measured) -> str:
     return re.sub(r"\W", "", one.shape_key)
 
 
-def _candidate(adopted: list[Measured]) -> Measured:
+def _candidate(found: Snapshot, adopted: list[Measured]) -> Measured:
     """The candidate that the address asks for, or the first; another is written into it."""
     st.subheader("Candidate", anchor=False)
-    labels = reinvest_ask.candidates(adopted)
+    labels = reinvest_ask.candidates(adopted, found.result.judged)
     keys = list(labels)
     plans, shapes = ([key[part] for key in keys] for part in (0, 1))
     address.look_at({"plan": ("Candidate", OneOf(plans)), "shape": ("Shape", OneOf(shapes))})
@@ -124,7 +128,7 @@ def _candidate(adopted: list[Measured]) -> Measured:
     of_the_plan = [key for key in keys if key[0] == asked[0]]
     first = keys.index(asked if asked in keys else of_the_plan[0])
     picked = st.selectbox(
-        "Candidate that passed its gates", keys, index=first, format_func=labels.__getitem__,
+        "Candidate that passed, at its shape", keys, index=first, format_func=labels.__getitem__,
         key="reinvest candidate",
         help=f"{_ASKED['plan'].description} Plain's peak is the budget.",
     )  # fmt: skip
@@ -136,14 +140,14 @@ def _candidate(adopted: list[Measured]) -> Measured:
     return next(one for one in adopted if (one.plan, one.shape_key) == picked)
 
 
-def _preset() -> str:
+def _preset(spec: StudySpec) -> str:
     name = st.segmented_control(
         "Preset", list(PRESETS), default="quick", required=True, key="preset",
         bind="query-params",
-        help="What training and timing start from; every number can be set below.",
+        help="What it starts from; every number can be set below.",
     )  # fmt: skip
     name = name or "quick"
-    st.caption(reinvest_ask.preset_words(name))
+    st.caption(reinvest_ask.preset_words(name, spec))
     return name
 
 
@@ -182,13 +186,9 @@ def _batches(one: Measured, plain_batch: int) -> tuple[int, int | None, int | No
 
 
 def _training(found: Snapshot, name: str) -> tuple[list[str] | None, int | None]:
-    st.subheader("Training", anchor=False)
     if not trains(found.row.spec):
-        st.caption(
-            f"Skipped: {literal(found.row.spec.workload.name)} has no rare class to look at; the "
-            "receipts workload has. The gate on rare recall is not run, so the verdict cannot be adopt."
-        )
         return None, None
+    st.subheader("Training", anchor=False)
     st.caption("Both settings, the same examples from the same seeds, then each class on validation.")
     left, right = st.columns([1.3, 1])
     with left:
@@ -221,18 +221,16 @@ def _thresholds(found: Snapshot) -> dict[str, float]:
         help=_LIMITS["rate_ratio"].description,
     )  # fmt: skip
     st.caption(f"{rate:.2f} times plain's")
+    limits = {"accumulation_gap": gap, "rate_ratio": round(rate, 9)}
+    if not trains(found.row.spec):
+        return limits
     loss = st.number_input(
         "Rare recall lost, at most", min_value=_LOSS[0], max_value=_LOSS[1],
         value=usual.rare_recall_loss, step=0.01, format="%.2f", key="loss", bind="query-params",
         help=_LIMITS["rare_recall_loss"].description,
-        disabled=not trains(found.row.spec),
     )  # fmt: skip
     st.caption(f"{100 * loss:.0f} % of the rare receipts")
-    return {
-        "accumulation_gap": gap,
-        "rate_ratio": round(rate, 9),
-        "rare_recall_loss": round(loss, 9),
-    }
+    return {**limits, "rare_recall_loss": round(loss, 9)}
 
 
 def _launch(found: Snapshot, one: Measured, asked: ReinvestSpec) -> None:
@@ -243,7 +241,8 @@ def _launch(found: Snapshot, one: Measured, asked: ReinvestSpec) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="reinvest-foot"):
         st.html(markup.facts(known))
         pressed = st.button(
-            "Declare thresholds and launch", type="primary", key="reinvest launch",
+            "Declare thresholds and launch", key="reinvest launch",
+            type="primary" if trains(found.row.spec) else "secondary",
             help="The estimate is from this study's own updates. Closing the tab changes nothing.",
         )  # fmt: skip
     if pressed:

@@ -241,46 +241,38 @@ def _mistake(gap: float | None, means: float | None, tolerance: float) -> str:
 
 
 def speed_table(result: ReinvestResult, found: Throughput) -> str:
-    """Both settings: passes, update time, examples per second, peak."""
+    """Both settings side by side: passes, update time, examples per second, peak."""
     timing, used = found.timing, result.used
     budget = result.reaches.batch.budget_bytes if result.reaches else None
-    heads = [
-        ("Setting", False),
-        ("Microbatch", True),
-        ("Passes", True),
-        ("Accepted examples an update", True),
-        ("Update time (s)", True),
-        ("Examples per second", True),
-        ("Peak (MB)", True),
-    ]
     own = used.peak_bytes if used else None
     low, high = found.rate_ratio_ci95
+    heads = [("In an update", False), ("Plain", True), ("Recomputed", True), ("Ratio", True)]
+    microbatch = "–" if result.microbatch is None else f"{result.microbatch:,}"
     rows = [
+        ["Microbatch", f"{result.plain_microbatch:,}", microbatch, ""],
+        ["Passes", f"{found.plain_microbatches:,}", f"{found.recomputed_microbatches:,}", ""],
         [
-            "plain",
-            f"{result.plain_microbatch:,}",
-            f"{found.plain_microbatches:,}",
+            "Accepted examples",
             f"{found.plain_examples:,}",
-            f"{timing.plain_median_s:.3g}",
-            f"{found.plain_rate:.1f}",
-            "–" if budget is None else in_mb(budget),
-        ],
-        [
-            "recomputed",
-            "–" if result.microbatch is None else f"{result.microbatch:,}",
-            f"{found.recomputed_microbatches:,}",
             f"{found.recomputed_examples:,}",
-            f"{timing.update_s:.3g}",
-            f"{found.recomputed_rate:.1f}",
-            "–" if own is None else in_mb(own),
+            _ratio(found.recomputed_examples, found.plain_examples),
         ],
         [
-            "ratio",
-            "",
-            "",
-            _ratio(found.recomputed_examples, found.plain_examples),
-            f"{timing.ratio_median:.3f}<span class='rs-sub'>{interval(timing.ratio_ci95, True)}</span>",
-            f"{found.rate_ratio:.3f}<span class='rs-sub'>{interval((low, high), True)}</span>",
+            "Update time (s)",
+            f"{timing.plain_median_s:.3g}",
+            f"{timing.update_s:.3g}",
+            f"{timing.ratio_median:.3f}{_below(interval(timing.ratio_ci95, True))}",
+        ],
+        [
+            "Examples per second",
+            f"{found.plain_rate:.1f}",
+            f"{found.recomputed_rate:.1f}",
+            f"{found.rate_ratio:.3f}{_below(interval((low, high), True))}",
+        ],
+        [
+            "Peak (MB)",
+            "–" if budget is None else in_mb(budget),
+            "–" if own is None else in_mb(own),
             "–" if own is None or budget is None else f"{own / budget:.3f}",
         ],
     ]

@@ -31,11 +31,16 @@ STATUS_SENTENCES = {
 
 
 def run_label(one: Shown) -> str:
-    """`30 Nov 07:09, every-block at 192x96 B=16, keep original`."""
+    """`30 Nov 07:09, every-block at 192x96 B=16, microbatch 42 instead of 16, keep original`."""
     asked, result = one.kept.asked, one.result
     standing = VERDICTS[result.verdict] if result.status == "done" else result.status
     what = f"{plan_label(asked.plan)} at {asked.shape}"
-    return f"{when_short(one.kept.declared_at)}, {what}, {standing}"
+    size = ""
+    if result.microbatch is not None:
+        size = f", microbatch {result.microbatch:,} instead of {result.plain_microbatch:,}"
+    elif result.verdict is not None:
+        size = ", no larger microbatch"
+    return f"{when_short(one.kept.declared_at)}, {what}{size}, {standing}"
 
 
 # --- while it runs -------------------------------------------------------------------------------
@@ -66,6 +71,8 @@ def standing(one: Shown, at: float) -> str:
         return "Starting: torch is being loaded in a process of its own."
     left = seconds_left(now, at)
     still = "" if left is None else f", about {duration(left)} left (estimated)"
+    if left == 0:
+        still = ", longer than estimated"
     done = f", {now.done} of {now.total} steps"
     return f"{sentence_case(now.words)}{done}{still}."
 

@@ -32,6 +32,7 @@ from recompute_core.reinvest.kept import Kept, Now, declare, training_name
 from recompute_core.reinvest.result import plain_microbatch
 from recompute_core.results import Gap, Pair, Timing
 from recompute_core.spec import StudySpec, parse_spec
+from recompute_core.studies.assemble import assemble
 from recompute_core.studies.locks import machine_lock
 from recompute_core.studies.store import Store
 from recompute_core.workloads.receipts.cache import Facts
@@ -47,7 +48,8 @@ BUDGET = 276_000_000
 
 
 def receipts_spec(**changes: Any) -> StudySpec:
-    return parse_spec({"workload": RECEIPTS, "plans": ["every-block"], **changes})
+    timing = {"min_pairs": 7}
+    return parse_spec({"workload": RECEIPTS, "plans": ["every-block"], "timing": timing, **changes})
 
 
 class Made:
@@ -108,9 +110,7 @@ class Made:
         return tuple(len({*range(at, min(at + size, drawn))} - rejected) for at in starts)
 
     def clock(self, ratio: float = 1.5) -> "Made":
-        pairs = tuple(
-            Pair(plain_s=2.0, candidate_s=2.0 * ratio * by) for by in (1, 1.01, 0.99, 1, 1, 1.01, 0.99)
-        )
+        pairs = tuple(Pair(plain_s=2.0, candidate_s=2.0 * ratio * by) for by in (1, 1.01, 0.99) * 3)
         timing = Timing(samples=pairs, stopped="all pairs taken")
         plain, own = (self._accepted(size) for size in self.sizes)
         self.kept.write(
@@ -246,7 +246,7 @@ def test_the_fields_start_from_the_preset_and_launch_what_the_command_would(
 ) -> None:
     app = open_page("reinvest", study=study)
     said = text(app)
-    assert "320 examples a run, 7 pairs of updates or more" in said
+    assert "320 examples a run, 9 pairs of updates or more" in said
     assert "6 training runs of 5 updates" in said and "Duration, estimated about" in said
     assert _field(app, "Effective batch (examples an update)").value == 64
     for label, name in (("Examples per second, at least", "as a multiple of plain's"),
@@ -301,13 +301,31 @@ def test_gpt_is_asked_without_training(
     study = studies.filled(store)
     app = open_page("reinvest", study=study)
     said = text(app)
-    assert "Skipped: gpt has no rare class to look at" in said and "no training" in said
-    assert not app.multiselect
-    labels = _field(app, "Candidate that passed its gates").options
+    assert "The verdict cannot be adopt: one gate asks what becomes of a rare class, and gpt has" in said
+    assert "no training" in said and not app.multiselect
+    for foreign in ("receipt", "encoder", "Rare recall", "defects", "examples a run"):
+        assert foreign not in said, "an engineer with a GPT is told of a GPT"
+    (launch,) = [one for one in app.button if one.label == "Declare thresholds and launch"]
+    assert launch.proto.type == "secondary"
+    labels = _field(app, "Candidate that passed, at its shape").options
     assert labels[0] == "every-block at T=128 B=4: peak 165.6 MB instead of 276.0 MB"
     assert len(labels) == len(adopted_of(store, study))
     _press(app, "Declare thresholds and launch")
     assert started == [asked_of(store, study, None, None, "quick")]
+
+
+def test_a_plan_that_passed_at_one_shape_of_two_is_said_to(open_page: OpenPage, store: Store) -> None:
+    made = studies.Filled(store, studies.spec_of())
+    for shape, ratio in zip(made.shapes, (1.2, 1.6), strict=True):
+        made.prepare(shape)
+        made.weigh(shape, "none", 1.0)
+        for plan in made.spec.plans:
+            made.prove(shape, plan)
+            made.weigh(shape, plan)
+            made.clock(shape, plan, [ratio] * 9)
+    app = open_page("reinvest", study=made.conclude())
+    labels = _field(app, "Candidate that passed, at its shape").options
+    assert labels and all(label.endswith(" (keep original over all shapes)") for label in labels)
 
 
 # --- while it runs -----------------------------------------------------------------------------------
@@ -438,7 +456,11 @@ def test_earlier_runs_are_picked_by_links(open_page: OpenPage, store: Store, stu
     app = open_page("reinvest", study=study)
     assert app.query_params["run"] == second.run_id, "the newest is shown"
     labels = _links(app)
-    assert sum("every-block at 192x96 B=16" in label for label in labels) == 2
+    listed = [label.partition(", ")[2] for label in labels if "every-block at 192x96 B=16" in label]
+    assert listed == [
+        "every-block at 192x96 B=16, no larger microbatch, keep original",
+        "every-block at 192x96 B=16, microbatch 22 instead of 16, keep original",
+    ]
     assert "Set up another" in labels
     app = open_page("reinvest", study=study, run=first.run_id)
     assert shown(first).result.sentence in text(app)
@@ -505,7 +527,8 @@ def test_a_request_from_the_fields() -> None:
 def test_the_candidate_of_the_lowest_peak_at_the_first_shape_comes_first(store: Store) -> None:
     study = studies.filled(store)
     adopted = adopted_of(store, study)
-    assert next(iter(ask.candidates(adopted))) == ("every-block", "T=128 B=4")
+    judged = assemble(store.study(study), store.cells(study)).judged
+    assert next(iter(ask.candidates(adopted, judged))) == ("every-block", "T=128 B=4")
     spec = store.study(study).spec
     asked = asked_of(store, study, None, None, "quick")
     assert plain_microbatch(spec, adopted[0].shape_key) == 4
@@ -520,6 +543,7 @@ def test_the_time_left_is_of_the_updates_of_training() -> None:
     assert words.seconds_left(None, 0.0) is None
     now = Now(words="training plain, seed 0", done=8, total=20, at=110.0, started=100.0, done_then=4)
     assert words.seconds_left(now, 112.0) == pytest.approx(2.5 * 12 - 2)
+    assert words.seconds_left(now, 150.0) == 0, "which is said to be longer than estimated"
     before = now.model_copy(update={"done": 2, "done_then": 0})
     assert words.seconds_left(before, 112.0) is None, "phases tell nothing of training"
     assert (words.share_done(now), words.share_done(before)) == (8 / 20, 2 / 20)
