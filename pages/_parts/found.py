@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import inf
 from statistics import median
-
-import plotly.graph_objects as go
 
 from recompute_core.gates import in_mb, megabytes
 from recompute_core.planning import measured, study_of
@@ -17,7 +14,6 @@ from recompute_core.studies.searching import at_shape
 from recompute_core.studies.store import Cell
 
 from . import markup, planmap
-from .palette import Palette
 
 
 @dataclass(frozen=True)
@@ -66,39 +62,6 @@ def budget_in(answer: PlanResult, budget_mb: float, several: bool) -> Budget:
     name = f"budget {megabytes(round(budget_mb * 1e6))}"
     where = f" at {answer.shape_key}" if several else ""
     return Budget(budget_mb * 1e6 / answer.plain.peak_bytes, name + where)
-
-
-def draw_estimated(
-    figure: go.Figure,
-    found: Sequence[Estimated],
-    placed: dict[tuple[str, str], tuple[str, str]],
-    colours: Palette,
-    edge: float = inf,
-) -> None:
-    """Hollow rings on a dotted line from plain; `placed` has the names that find room.
-
-    Rings beyond `edge` lie on it.
-    """
-    names = [placed.get((one.plan, one.shape_key), ("", "top right")) for one in found]
-    line = sorted((one.update, one.peak) for one in found)
-    figure.add_trace(
-        go.Scatter(
-            x=[1.0, *(x for x, _ in line)], y=[1.0, *(y for _, y in line)], mode="lines",
-            line={"color": colours.series[0], "width": 1.2, "dash": "dot"},
-            hoverinfo="skip", showlegend=False,
-        )
-    )  # fmt: skip
-    figure.add_trace(
-        go.Scatter(
-            x=[min(one.update, edge) for one in found], y=[one.peak for one in found],
-            mode="markers+text", name=f"estimated at {found[0].shape_key}", legendrank=2000,
-            text=[name for name, _ in names], textposition=[where for _, where in names],
-            textfont={"size": 12, "color": colours.ink},
-            hovertext=[one.hover for one in found], hovertemplate="%{hovertext}<extra></extra>",
-            marker={"symbol": "circle-open", "size": 11, "color": colours.series[0],
-                    "line": {"width": 2}},
-        )
-    )  # fmt: skip
 
 
 # --- against a budget -------------------------------------------------------------------------------

@@ -32,15 +32,13 @@ def place(
     across: tuple[float, float],
     up: tuple[float, float],
     lines: tuple[float, float],
-    soft: int = 0,
     bars: Sequence[tuple[tuple[float, float], tuple[float, float]]] = (),
     height_px: float = 340.0,
 ) -> list[str | None]:
     """A Plotly text position for each point, or None where there is no room.
 
-    `lines` are the vertical and the horizontal gate, which no name may cross. The last `soft` points
-    give way: where there is no other room, the name of an earlier point may cover them, and a name any
-    of `bars`, which are drawn from one place to another.
+    `lines` are the vertical and the horizontal gate, which no name may cross. Where there is no other
+    room, a name may cross any of `bars`, which are drawn from one place to another.
     """
 
     def pixel(x: float, y: float) -> tuple[float, float]:
@@ -49,7 +47,6 @@ def place(
             (up[1] - y) / (up[1] - up[0]) * height_px,
         )
 
-    hard = len(points) - soft
     centres = [pixel(point.x, point.y) for point in points]
     gate_x, gate_y = pixel(*lines)
     taken: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in centres]
@@ -58,9 +55,7 @@ def place(
     for number, (point, centre) in enumerate(zip(points, centres, strict=True)):
         choice = None
         others = taken[:number] + taken[number + 1 :]
-        soft_ones = range(hard, len(points)) if number < hard else ()
-        must = [box for i, box in enumerate(taken) if i != number and i not in soft_ones]
-        avoiding = ([*others, *thin], [*must, *thin], others, must)
+        avoiding = ([*others, *thin], others)
         tries = [(position, avoided) for avoided in avoiding for position in _POSITIONS]
         for position, avoided in tries if point.text else ():
             box = _box(position, centre, len(point.text) * _LETTER_PX)

@@ -1,5 +1,5 @@
 // Where the names beside points go, so that none covers another, a point or a line. In pixels.
-// The same rule as pages/_parts/labels.py, which places them for Plotly without knowing the width.
+// Much as pages/_parts/labels.py, which places them for Plotly without knowing the width.
 
 const LINE = 15;
 const PLACES = [
