@@ -80,7 +80,7 @@ def _over_time(look: Look, drawn: Sequence[Timeline]) -> go.Figure:
             "font": {"size": look.text_px},
             "xaxis": {**across, "title": _title("ms into the update", look), "rangemode": "tozero",
                       "showgrid": False},
-            # Room above the peak for the names of the phases, which no line of the grid crosses.
+            # Room above for the names of the phases; the grid ends below the peak, so crosses no name.
             "yaxis": {**across, "title": _title("MB in use", look), "range": [0, _ROOM * highest],
                       "tickvals": _ticks(highest), "tickformat": ","},
         }
@@ -93,10 +93,10 @@ _TICKS = 5
 
 
 def _ticks(highest: float) -> list[float]:
-    """Round figures from 0 up, below the names of the phases."""
+    """Round figures from 0 up to below the peak, whose name stands at its height."""
     power = 10.0 ** floor(log10(highest / _TICKS))
     step = next(power * one for one in (1, 2, 2.5, 5, 10) if highest / (power * one) <= _TICKS)
-    return [number * step for number in range(floor(1.04 * highest / step) + 1)]
+    return [number * step for number in range(floor(0.95 * highest / step) + 1)]
 
 
 def _title(text: str, look: Look) -> dict[str, object]:
@@ -153,7 +153,8 @@ def _peak(figure: go.Figure, name: str, timeline: Timeline, look: Look, alone: b
             marker={"color": look.colours.ink, "size": 13, "symbol": "diamond"}, showlegend=False,
             text=[f"  {name} {megabytes(up)}  "],
             textposition=f"{'middle' if alone else 'top'} {'left' if late else 'right'}",
-            textfont={"size": look.text_px + 2, "color": look.colours.ink, "shadow": "auto"},
+            textfont={"size": look.text_px + 2, "color": look.colours.ink,
+                      "shadow": ", ".join([f"0 0 3px {look.colours.ground}"] * 4)},
         )
     )  # fmt: skip
 

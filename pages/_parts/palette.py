@@ -18,6 +18,8 @@ class Palette:
     undecided: str
     plain: str
     ink: str
+    ground: str
+    """Of the page."""
     faint: str
     region: str
     series: tuple[str, ...]
@@ -30,6 +32,7 @@ LIGHT = Palette(
     undecided="#a06a00",
     plain="#66707c",
     ink="#1c2430",
+    ground="#ffffff",
     faint="#8a94a0",
     region="rgba(0,125,92,0.09)",
     series=("#0072b2", "#b0568a", "#3f8fb8", "#8a6d00", "#5a4fa8", "#00736b"),
@@ -40,6 +43,7 @@ DARK = Palette(
     undecided="#f2b632",
     plain="#9aa5b1",
     ink="#e6eaef",
+    ground="#12161c",
     faint="#7b8794",
     region="rgba(47,194,154,0.11)",
     series=("#56b4e9", "#e397bf", "#8fd0d6", "#d9c24a", "#a79bf0", "#59c7b5"),

@@ -89,6 +89,12 @@ def test_all_five_steps_by_keyboard(
     expect(other.get_by_test_id("stSidebar")).to_be_hidden(timeout=_SLOW_MS)
 
 
+_FIGURES = """async (values) => {
+    const { figure } = await import("/_stcore/bidi-components/recompute-studio.picture/scales.js");
+    return values.map(figure);
+}"""
+
+
 def test_pairs_arrive_again(served: tuple[str, str], visitor: Visitor) -> None:
     address, study = served
     page = visitor().page()
@@ -100,3 +106,9 @@ def test_pairs_arrive_again(served: tuple[str, str], visitor: Visitor) -> None:
     expect(said).to_contain_text(re.compile("After [1-6] pair"), timeout=_SLOW_MS)
     expect(said).to_contain_text("in 7 pairs", timeout=_SLOW_MS)
     expect(page.get_by_role("button", name="Replay the pairs")).to_be_visible()
+
+    # A gate that is a whole number is written as one: 2 was 2000.
+    page.get_by_role("button", name="Next").click()
+    _at(page, 4)
+    said = page.evaluate(_FIGURES, [2, 1, 0.82, 1.5, 1.3512, 10, 0.3])
+    assert said == ["2.00", "1.00", "0.82", "1.50", "1.3512", "10.00", "0.30"]

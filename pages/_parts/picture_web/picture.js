@@ -8,7 +8,7 @@
 import { bar, hollow, marks, node, svg } from "./drawing.js";
 import { place, textWidth } from "./labels.js";
 import { gateOutcome, outcome } from "./outcome.js";
-import { ticks, withLines } from "./scales.js";
+import { figure, ticks, withLines } from "./scales.js";
 
 const WORDS = { pass: "passes every gate", fail: "fails a gate", undecided: "undecided" };
 const STEP = 0.01;
@@ -679,8 +679,6 @@ class Picture {
     this.tip.hidden = true;
   }
 }
-
-const figure = (value) => Number(value.toFixed(4)).toString().padEnd(4, value === 1 ? ".00" : "0");
 
 function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);

@@ -23,3 +23,9 @@ export function withLines(view, lines) {
     bottom: Math.max(0, Math.min(view.bottom, peak - 0.12)),
   };
 }
+
+// A threshold: `0.82`, `2.00`, and as many digits as it has up to four.
+export function figure(value) {
+  const [short, exact] = [value.toFixed(2), Number(value.toFixed(4)).toString()];
+  return short.length > exact.length ? short : exact;
+}
