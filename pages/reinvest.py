@@ -15,6 +15,7 @@ from recompute_core.reinvest.kept import Kept, run_named, runs
 
 # How often a run under way is looked at: looking costs the processor that is being measured.
 _LIVE_S = 3.0
+_SHORT_S = 0.3
 
 
 @chrome.plainly
@@ -38,12 +39,26 @@ def main() -> None:
         st.warning(literal(f"This study has no reinvestment {asked[:40]!r}; shown is {run.run_id}."))
     if asked != run.run_id:
         st.query_params["run"] = run.run_id
+    if reinvest_form.JUST_LAUNCHED in st.session_state:
+        st.fragment(_at_the_top, run_every=_SHORT_S)(found.row.id)
+        return
     is_live = shown(run).is_live
     st.fragment(_watch, run_every=_LIVE_S if is_live else None)(found.row.id, run.run_id, is_live)
 
 
 def _title(study: str | None) -> None:
     chrome.title("Reinvest", "What does the saved memory buy?", study)
+
+
+def _at_the_top(study: str) -> None:
+    """A page of two lines for a moment: one as long as the form would open where its button was, far
+    down. A browser scrolls up where there is nothing to scroll."""
+    _title(study)
+    st.html(markup.strip("Starting: the thresholds are declared.", "plain"))
+    if st.session_state[reinvest_form.JUST_LAUNCHED]:
+        del st.session_state[reinvest_form.JUST_LAUNCHED]
+        st.rerun()
+    st.session_state[reinvest_form.JUST_LAUNCHED] = True  # it has been drawn once
 
 
 def _asking(found: Snapshot, known: Sequence[Kept]) -> None:

@@ -60,23 +60,32 @@ def caution(text: str) -> str:
     )
 
 
-def table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]], caption: str = "") -> str:
-    """A table; each head is its text and whether its column holds numbers. Cells are markup already."""
+def table(
+    heads: Sequence[tuple[str, bool]],
+    rows: Sequence[Sequence[str]],
+    caption: str = "",
+    stacks: bool = False,
+) -> str:
+    """A table; each head is its text and whether its column holds numbers. Cells are markup already.
+
+    One that `stacks` is a list where there is little room: each cell behind what its head says.
+    """
     top = "".join(
         f'<th scope="col"{" class=rs-num" if num else ""}>{escape(head)}</th>' for head, num in heads
     )
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{' class=rs-num' if num else ''}>{cell}</td>"
-            for (_, num), cell in zip(heads, row, strict=True)
+            f'<td{" class=rs-num" if num else ""} data-head="{escape(head)}">{cell}</td>'
+            for (head, num), cell in zip(heads, row, strict=True)
         )
         + "</tr>"
         for row in rows
     )
     words = f"<caption>{escape(caption)}</caption>" if caption else ""
+    box = "rs-scroll rs-stacks" if stacks else "rs-scroll"
     return (
-        f'<div class="rs-scroll" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
+        f'<div class="{box}" tabindex="0" role="region" aria-label="{escape(caption or "table")}">'
         f'<table class="rs-table">{words}<thead><tr>{top}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )

@@ -28,6 +28,8 @@ from .reinvest_data import LIVE, NEW, shown
 from .reinvest_markup import changed_strip
 from .words import duration, literal
 
+JUST_LAUNCHED = "reinvestment just launched"
+"""In the session until its page has begun at its top."""
 _ASKED = ReinvestSpec.model_fields
 _TRAINING = TrainingSettings.model_fields
 _LIMITS = ReinvestThresholds.model_fields
@@ -259,6 +261,7 @@ def launch_and_watch(asked: ReinvestSpec) -> None:
     else:
         kept = start(store, asked)
     st.query_params["run"] = kept.run_id
+    st.session_state[JUST_LAUNCHED] = False
     st.rerun()
 
 

@@ -108,7 +108,9 @@ def reach_table(reach: Reach) -> str:
         "plain: the budget",
     ]
     rows = [_tried(one, reach) for one in sorted(reach.tried, key=lambda one: one.size)]
-    return markup.table(heads, [plain, *rows], f"{_TRIED[reach.field]} that were tried under the plan")
+    return markup.table(
+        heads, [plain, *rows], f"{_TRIED[reach.field]} that were tried under the plan", stacks=True
+    )
 
 
 _TRIED = {"batch": "Microbatches", "seq_len": "Sequence lengths"}
@@ -176,7 +178,7 @@ def microbatch_table(result: ReinvestResult, found: Accumulation) -> str:
         ("Accepted in each", True),
         ("Together", True),
     ]
-    return markup.table(heads, rows, "Accepted examples in each microbatch of one update")
+    return markup.table(heads, rows, "Accepted examples in each microbatch of one update", stacks=True)
 
 
 def _passes(side: str, size: int | None, accepted: Sequence[int]) -> list[str]:
@@ -216,7 +218,9 @@ def gaps_table(found: Accumulation, tolerance: float) -> str:
             '<span class="rs-soft">for comparison</span>',
         ],
     ]
-    return markup.table(heads, rows, "Plain's accumulated gradient, and how far others are from it")
+    return markup.table(
+        heads, rows, "Plain's accumulated gradient, and how far others are from it", stacks=True
+    )
 
 
 def _long(words: str) -> str:
@@ -327,7 +331,7 @@ def seeds_table(found: Training) -> str:
         heads += [(f"{name}, plain", True), ("recomputed", True), ("difference", True)]
         for row, plain, own in zip(rows, shares["plain"], shares["recomputed"], strict=True):
             row += [f"{plain:.{digits}f}", f"{own:.{digits}f}", _signed(own - plain, digits)]
-    return markup.table(heads, rows, "On validation, seed by seed")
+    return markup.table(heads, rows, "On validation, seed by seed", stacks=True)
 
 
 def _signed(value: float, digits: int) -> str:

@@ -255,7 +255,7 @@ def test_the_fields_start_from_the_preset_and_launch_what_the_command_would(
     _press(app, "Declare thresholds and launch")
     assert started == [asked_of(store, study, None, None, "quick")]
     assert app.query_params["run"] == declare(store, started[0]).run_id
-    assert "Interrupted: its driver is gone" in text(app), "the run is shown"
+    assert "Interrupted: its driver is gone" in text(app.run()), "the run is shown, from its top"
 
 
 def test_what_was_asked_before_is_shown_and_not_done_again(
@@ -281,7 +281,7 @@ def test_another_effective_batch_warns_before_it_is_launched(
     assert "an update will average 96 examples under the plan and 64 in plain." in text(app)
     _press(app, "Declare thresholds and launch")
     assert started[0].recomputed_effective_batch == 96
-    assert "The training objective changed: an update averages 96 examples" in text(app)
+    assert "The training objective changed: an update averages 96 examples" in text(app.run())
 
 
 def test_a_bad_request_is_said_in_one_line(open_page: OpenPage, study: str) -> None:
