@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import wraps
 from html import escape
 from typing import ParamSpec
@@ -18,6 +19,7 @@ from recompute_core.studies.searching import keep_answer
 from recompute_core.studies.store import Store, StudyRow
 from recompute_core.words import count
 
+from .copy_link import copy_link
 from .data import Snapshot, get_store, snapshot, want_study, wanted_study
 from .login import account
 from .palette import Palette, palette_of
@@ -87,13 +89,17 @@ def _picker(store: Store, unknown: str | None) -> None:
     if asked is not None and shown is None:
         shown = store.study(asked)
     st.html('<div class="rs-group">Study</div>')
-    with st.popover(literal(picker_label(shown)) if shown else "Choose a study", width="stretch"):
+    label = literal(picker_label(shown)) if shown else "Choose a study"
+    # Another key is another list, shut: where one was chosen it would stay open, over the page.
+    with st.popover(label, width="stretch", key=f"picker {asked}"), st.container(key="picker-links"):
         for row in rows:
-            st.page_link(
-                "tradeoff.py" if row.ended else "live.py",
-                label=literal(picker_label(row)),
-                query_params={"study": row.id},
-            )
+            here = row.id == asked
+            with st.container(key="picker-present") if here else nullcontext():
+                st.page_link(
+                    "tradeoff.py" if row.ended else "live.py",
+                    label=literal(picker_label(row)),
+                    query_params={"study": row.id},
+                )
         st.page_link("studies.py", label="All studies")
 
 
@@ -109,7 +115,7 @@ def _name_and_device() -> None:
     css = "rs-side rs-busy" if busy else "rs-side"
     st.html(
         '<div class="rs-name">Recompute Studio<span>Recompute activations, or keep them?</span></div>'
-        f'<div class="{css}" role="status">{escape(text)}</div>'
+        f'<div class="{css}" role="status" title="{escape(text)}"><span>{escape(text)}</span></div>'
     )
 
 
@@ -117,9 +123,7 @@ def title(text: str, question: str, study: str | None = None) -> None:
     """A page's title, the question it answers, and at the right the link to copy."""
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.title(text, anchor=False, width="content")
-        with st.popover("Copy link"):
-            st.caption("This address shows the same page and study in another browser.")
-            st.code(link(study), language=None, wrap_lines=True)
+        copy_link(link(study))
     st.caption(question)
 
 

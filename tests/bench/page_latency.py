@@ -16,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from recompute_core.studies.store import Store
 from tests.pages import studies
+from tests.pages.reading import components
 
 FRAME = Path(__file__).parents[2] / "pages" / "_frame.py"
 
@@ -44,7 +45,7 @@ def timed(candidates: int, reruns: int = 15) -> tuple[float, list[float], list[f
 
 def _dragging(app: AppTest, seq: int, peak: float) -> Callable[[], object]:
     """A rerun as the browser asks for it while a line is held."""
-    (picture,) = app.get("bidi_component")
+    (picture,) = components(app, "picture")
     states = app._tree.get_widget_states()
     state = states.widgets.add()
     said = {"seq": seq, "peak": round(peak, 2), "update": 1.35, "picked": []}

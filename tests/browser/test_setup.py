@@ -82,8 +82,11 @@ def test_blocks_by_mouse_and_by_keys_and_the_form_by_its_address(address: str, v
     field.press("Enter")
     page.wait_for_url(re.compile("^(?!.*max_peak)"))
     settle(page)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy link").click()
-    link = page.locator("[data-testid=stCode]").inner_text().strip()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    expect(page.get_by_label("Address of this page")).to_be_hidden()
+    link = page.evaluate("() => navigator.clipboard.readText()")
     assert parse_qs(urlsplit(link).query) == _params(page)
 
     other = visitor("dark", 800).page()

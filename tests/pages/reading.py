@@ -29,8 +29,20 @@ def figures(app: AppTest) -> list[str]:
     return [str(element.proto.spec) for element in app.get("plotly_chart")]
 
 
+def components(app: AppTest, name: str) -> list[Any]:
+    """The components of our own of that name: `picture`, `blocks`, `copy`."""
+    return [one for one in app.get("bidi_component") if one.proto.component_name.endswith(f".{name}")]
+
+
 def pictured(app: AppTest) -> dict[str, Any]:
     """What the draggable picture of Trade-off was given."""
-    (picture,) = app.get("bidi_component")
+    (picture,) = components(app, "picture")
     found: dict[str, Any] = json.loads(picture.proto.json)
+    return found
+
+
+def link(app: AppTest) -> str:
+    """The address that a page gives to copy."""
+    (copy,) = components(app, "copy")
+    found: str = json.loads(copy.proto.json)["link"]
     return found

@@ -19,7 +19,7 @@ from recompute_core.workloads.sizes import sizes_of
 
 from . import studies
 from .conftest import OpenPage
-from .reading import text
+from .reading import components, text
 
 
 def _words(found: BlockMap, plan: str) -> list[str]:
@@ -156,7 +156,7 @@ def test_what_makes_no_sense_changes_nothing(monkeypatch: pytest.MonkeyPatch, sa
 def test_the_map_and_the_list_hold_the_same(open_page: OpenPage) -> None:
     app = open_page("setup")
     app.multiselect(key="by_hand").set_value(["0", "5"]).run()
-    (shown,) = app.get("bidi_component")
+    (shown,) = components(app, "blocks")
     markup = json.loads(shown.proto.json)["markup"]
     assert re.findall(r'data-block="(\d)"[^>]*aria-pressed="true"', markup) == ["0", "5"]
     assert "By hand: 2 of 6 blocks recomputed." in text(app)
@@ -166,7 +166,7 @@ def test_a_check_puts_badges_on_the_map(open_page: OpenPage, monkeypatch: pytest
     state = _checked(*(BlockVerdict(block=f"blocks.{n}", verdict="legal") for n in range(6)))
     for module in (safety, blocks_by_hand):
         monkeypatch.setattr(module, "check_state", lambda store, spec: state)
-    (shown,) = open_page("setup").get("bidi_component")
+    (shown,) = components(open_page("setup"), "blocks")
     assert shown.proto.json.count("legal<") == 6
 
 

@@ -12,7 +12,7 @@ from recompute_core.studies.store import Store
 
 from . import studies
 from .conftest import FRAME, OpenPage
-from .reading import figures, pictured, text
+from .reading import components, figures, pictured, text
 from .studies import NARROW, WIDE, Filled
 
 ALL = range(1, 6)
@@ -80,7 +80,7 @@ def test_every_step_of_a_finished_study_has_a_picture_and_a_finding(done: str, s
         assert "Measured here: gpt at T=256 B=4 on CPU Test processor" in said
         assert len(figures(app)) == (1 if step < 4 else 0)
         assert all(chart.proto.alt for chart in app.get("plotly_chart"))
-        assert len(app.get("bidi_component")) == (1 if step == 4 else 0)
+        assert len(components(app, "picture")) == (1 if step == 4 else 0)
     assert store.study(done).sentence in said
     assert "Sign it on Decision" in [link.proto.label for link in app.get("page_link")]
 

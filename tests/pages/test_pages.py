@@ -8,7 +8,7 @@ from recompute_core.studies.store import Store
 
 from . import studies
 from .conftest import FRAME, OpenPage
-from .reading import figures, pictured, text
+from .reading import components, figures, pictured, text
 
 PAGES = ("home", "setup", "live", "tradeoff", "studies")
 
@@ -49,7 +49,7 @@ def test_a_finished_study_on_every_page(open_page: OpenPage, store: Store, page:
     assert app.query_params["study"] == study
     if page in ("home", "live", "tradeoff"):
         assert store.study(study).sentence in text(app)
-        assert len(figures(app)) + len(app.get("bidi_component")) >= 1
+        assert len(figures(app)) + len(components(app, "picture")) >= 1
 
 
 def test_the_newest_study_is_shown_and_put_into_the_address(open_page: OpenPage, store: Store) -> None:

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
 
-from pages._parts import candidates, charts, picks, published
+from pages._parts import candidates, charts, picks, plotted, published
+from pages._parts.data import snapshot
 from pages._parts.gate_address import ends_of
 from pages._parts.palette import LIGHT
 from pages._parts.picture import pareto
 from pages._parts.whatif import rejudge
+from pages._parts.whole_intervals import with_intervals
 from recompute_core.gates import judge
 from recompute_core.spec import StudySpec, Thresholds, parse_spec, preset
 from recompute_core.studies.assemble import assemble
@@ -22,7 +24,7 @@ from recompute_core.studies.store import Store
 
 from . import studies
 from .conftest import OpenPage
-from .reading import pictured, text
+from .reading import components, pictured, text
 
 SHAPE = "T=128 B=4"
 EVERY, SECOND = f"every-block {SHAPE}", f"every-2nd-block {SHAPE}"
@@ -30,7 +32,7 @@ EVERY, SECOND = f"every-block {SHAPE}", f"every-2nd-block {SHAPE}"
 
 def hand_says(app: AppTest, **said: Any) -> AppTest:
     """What the browser tells the server when a line was dragged or a point picked."""
-    (picture,) = app.get("bidi_component")
+    (picture,) = components(app, "picture")
     states = app._tree.get_widget_states()
     state = states.widgets.add()
     state.id, state.json_value = picture.proto.id, json.dumps({"hand": said})
@@ -257,7 +259,7 @@ def test_nothing_measured_is_said_with_its_reasons(
     open_page: OpenPage, store: Store, make: Callable[[Store], str]
 ) -> None:
     app = open_page("tradeoff", study=make(store))
-    assert not app.get("bidi_component")
+    assert not components(app, "picture")
     assert "the picture is empty" in text(app)
     assert set(rows(app)["Verdict"]) == {"✕ keep original"}
 
@@ -381,3 +383,44 @@ def test_a_moved_line_judges_as_a_study_with_these_thresholds_would(
         limits = Thresholds(peak_ratio=peak, update_ratio=update, gradient_gap=gap)
         expected = tuple(judge(one.candidate, limits) for one in result.judged)
         assert rejudge(result, limits).judged == expected
+
+
+# --- intervals ---------------------------------------------------------------------------------------
+
+
+def _view(store: Store, ratios: Sequence[float]) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    study = studies.filled(store, ratios=ratios)
+    found = snapshot(store, study)
+    shapes = list(dict.fromkeys(one.candidate.shape_key for one in found.result.judged))
+    shown = plotted.document(found, found.result, shapes, ends_of(found.row.spec.thresholds))
+    return shown["view"], shown["points"]  # type: ignore[return-value]
+
+
+def test_the_picture_holds_whole_intervals(store: Store) -> None:
+    view, drawn = _view(store, (0.86, 1.30, 1.31, 1.32, 1.33, 1.34, 1.52))
+    assert min(point["update_low"] for point in drawn) == pytest.approx(0.86)
+    assert view["left"] < min(point["update_low"] for point in drawn)
+    assert view["right"] > max(point["update_high"] for point in drawn)
+
+
+def test_an_absurdly_wide_interval_does_not_squeeze_the_points(store: Store) -> None:
+    view, drawn = _view(store, (0.2, 1.2, 1.2, 1.3, 1.3, 1.4, 6.0))
+    assert max(point["update_high"] for point in drawn) > view["right"]
+    assert min(point["update_low"] for point in drawn) < view["left"]
+    assert view["right"] - view["left"] < 1.5
+
+
+@given(
+    some.floats(0.5, 1), some.floats(1, 3),
+    some.lists(some.tuples(some.floats(0, 1), some.floats(1, 9)), max_size=6),
+)  # fmt: skip
+def test_a_range_holds_its_points_and_is_at_most_thrice_as_wide(
+    low: float, high: float, intervals: list[tuple[float, float]]
+) -> None:
+    left, right = with_intervals(low, high, intervals)
+    assert left <= low and high <= right
+    most = max(high - low, 0.1)
+    assert right - left <= high - low + 2 * most + 1e-9
+    for start, end in intervals:
+        assert left <= start or left == low - most
+        assert right >= end or right == high + most

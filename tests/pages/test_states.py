@@ -18,7 +18,7 @@ from tests.core import records as make
 
 from . import studies
 from .conftest import FRAME, store_at
-from .reading import figures, text
+from .reading import components, figures, text
 
 ONE = studies.spec_of(shapes=[{"seq_len": 128}], plans=["every-block"])
 Made = Callable[[Store, ExitStack], str | None]
@@ -241,7 +241,7 @@ def test_a_page_in_a_state(visit: Visit, page: str) -> None:
     assert marked == (state == "what-if" and page in ("tradeoff", "decision", "demo"))
     if state in UNMEASURED:
         assert not any("every-block" in figure for figure in figures(app))
-        pictures = [json.loads(one.proto.json) for one in app.get("bidi_component")]
+        pictures = [json.loads(one.proto.json) for one in components(app, "picture")]
         assert not any(picture["points"] for picture in pictures)
         searched = (page, state) == ("tradeoff", "estimated")
         assert sum(len(picture["rings"]) for picture in pictures) == searched

@@ -548,7 +548,7 @@ class Picture {
     const words = `${away ? "what-if " : ""}${gate} ${figure(value)}`;
     drawn.name.textContent = words;
     drawn.name.setAttribute("class", away ? "away" : "");
-    const flip = vertical && at + textWidth(words, `600 ${FONT}`) > right;
+    const flip = vertical && at + 12 + textWidth(words, `600 ${FONT}`) > right;
     const span = textWidth(words, `600 ${FONT}`) + 16;
     if (vertical) set(drawn.name, { x: flip ? at - 12 : at + 12, y: top + 11, "text-anchor": flip ? "end" : "start" });
     else set(drawn.name, { x: this.besideTheOther(right - 14, span), y: at - 7, "text-anchor": "end" });
