@@ -101,7 +101,8 @@ def _picture(a: SideChosen, b: SideChosen) -> None:
     )
     st.caption(
         "A hollow and grey, B filled and blue; a disc passes every gate, a cross fails one, a diamond "
-        "is undecided. A line leads from a candidate in A to the same one in B."
+        "is undecided. A line leads from a candidate in A to the same one in B; where both have the "
+        "same peak, A is drawn a little off it. An interval that leaves the picture ends in an arrow."
     )
 
 

@@ -5,7 +5,7 @@ candidate in A to the same one in B.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import plotly.graph_objects as go
 
@@ -16,11 +16,13 @@ from recompute_core.words import POINT_MEANINGS, shape_labels
 
 from .labels import Named, place
 from .palette import SYMBOLS, VERDICT_MARK, Palette
+from .whole_intervals import with_intervals
 from .words import plan_label, plan_short
 
 _HEIGHT = 460
 _AROUND_PX = 120.0
 _MOST_NAMES = 40
+_APART_PX = 11.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Dot:
     peak_ci: tuple[float, float]
     mark: Outcome
     pairs: int
+    drawn_at: float
+    """The height at which it is drawn: the peak, or a little off where another dot would lie on it."""
 
 
 def dots(side: Side, judged: Sequence[Judged]) -> list[Dot]:
@@ -62,14 +66,43 @@ def _dot(side: Side, one: Judged) -> Dot:
         peak_ci=found.memory.ratio_ci95 or (found.memory.ratio, found.memory.ratio),
         mark=VERDICT_MARK[one.verdict],
         pairs=found.timing.pairs,
+        drawn_at=found.memory.ratio,
     )
+
+
+def apart(
+    a: Sequence[Dot], b: Sequence[Dot], up: tuple[float, float], gates: Sequence[float]
+) -> list[Dot]:
+    """The dots of A, moved a little where the same candidate of B is at the same height, so that both
+    intervals and the line between them are seen; never across a gate."""
+    step = _APART_PX / (_HEIGHT - _AROUND_PX) * (up[1] - up[0])
+    at = _partners(b)
+    drawn = []
+    for p in a:
+        other = _partner(at, p)
+        if other is not None and abs(other.peak - p.peak) < step:
+            above = other.peak + step
+            crossed = any(min(p.peak, above) <= gate <= max(p.peak, above) for gate in gates)
+            p = replace(p, drawn_at=other.peak - step if crossed else above)
+        drawn.append(p)
+    return drawn
+
+
+def _partners(b: Sequence[Dot]) -> dict[tuple[str, str], Dot]:
+    return {(p.shape_key, p.plan_hash): p for p in b} | {(p.shape_key, p.plan): p for p in b}
+
+
+def _partner(at: dict[tuple[str, str], Dot], p: Dot) -> Dot | None:
+    return at.get((p.shape_key, p.plan_hash)) or at.get((p.shape_key, p.plan))
 
 
 def overlay(a: StudyResult, b: StudyResult, colours: Palette) -> go.Figure:
     """The chart; lines of thresholds that differ carry the letter of their study."""
     sides = {"a": dots("a", a.judged), "b": dots("b", b.judged)}
+    across, up = _view([*sides["a"], *sides["b"]], (a.thresholds, b.thresholds))
+    gates = (a.thresholds.peak_ratio, b.thresholds.peak_ratio)
+    sides["a"] = apart(sides["a"], sides["b"], up, gates)
     every = [*sides["a"], *sides["b"]]
-    across, up = _view(every, (a.thresholds, b.thresholds))
     figure = go.Figure(
         layout={
             "height": _HEIGHT,
@@ -88,6 +121,7 @@ def overlay(a: StudyResult, b: StudyResult, colours: Palette) -> go.Figure:
     ink: dict[Side, str] = {"a": colours.plain, "b": colours.series[0]}
     for side, found in sides.items():
         _draw(figure, side, found, names, ink[side], colours)
+    _arrows(figure, every, across, ink)
     figure.add_trace(
         go.Scatter(
             x=[1], y=[1], mode="markers+text", text=["plain"], textposition="bottom right",
@@ -129,6 +163,7 @@ def _view(
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     right = max([1 + 1.15 * (one.update_ratio - 1) for one in limits] + [p.update for p in found])
     left = min([1.0, *(p.update for p in found)])
+    left, right = with_intervals(left, right, [p.update_ci for p in found])
     bottom = min([one.peak_ratio for one in limits] + [p.peak for p in found])
     top = max([1.0, *(p.peak for p in found)])
     wide, tall = max(right - left, 0.05), max(top - bottom, 0.05)
@@ -170,14 +205,14 @@ def _gates(
 
 def _steps(figure: go.Figure, a: Sequence[Dot], b: Sequence[Dot], colours: Palette) -> None:
     """A line from each candidate of A to the same one of B."""
-    at = {(p.shape_key, p.plan_hash): p for p in b} | {(p.shape_key, p.plan): p for p in b}
+    at = _partners(b)
     x: list[float | None] = []
     y: list[float | None] = []
     for p in a:
-        other = at.get((p.shape_key, p.plan_hash)) or at.get((p.shape_key, p.plan))
+        other = _partner(at, p)
         if other is not None:
             x += [p.update, other.update, None]
-            y += [p.peak, other.peak, None]
+            y += [p.drawn_at, other.drawn_at, None]
     figure.add_trace(
         go.Scatter(
             x=x, y=y, mode="lines", hoverinfo="skip", showlegend=False,
@@ -205,9 +240,9 @@ def _names(
         f"{shown[p]}, {shapes[p.shape_key]}" if several and p in shown else shown.get(p, "")
         for p in order
     ]
-    bars = [((p.update_ci[0], p.peak), (p.update_ci[1], p.peak)) for p in order]
+    bars = [((p.update_ci[0], p.drawn_at), (p.update_ci[1], p.drawn_at)) for p in order]
     places = place(
-        [Named(p.update, p.peak, text) for p, text in zip(order, texts, strict=True)],
+        [Named(p.update, p.drawn_at, text) for p, text in zip(order, texts, strict=True)],
         across,
         up,
         (limits.update_ratio, limits.peak_ratio),
@@ -237,7 +272,7 @@ def _draw(
         figure.add_trace(
             go.Scatter(
                 x=[p.update for p in these],
-                y=[p.peak for p in these],
+                y=[p.drawn_at for p in these],
                 name=f"{letter}: {POINT_MEANINGS[mark]}",
                 mode="markers+text",
                 text=[_plain(words) for words, _ in text],
@@ -256,6 +291,25 @@ def _draw(
                 cliponaxis=False,
             )
         )
+
+
+def _arrows(
+    figure: go.Figure, found: Sequence[Dot], across: tuple[float, float], ink: dict[Side, str]
+) -> None:
+    """Where an interval leaves the picture: Plotly cuts it off there."""
+    left, right = across
+    ends = [(left, p, "triangle-left") for p in found if p.update_ci[0] < left]
+    ends += [(right, p, "triangle-right") for p in found if p.update_ci[1] > right]
+    figure.add_trace(
+        go.Scatter(
+            x=[x for x, _, _ in ends], y=[p.drawn_at for _, p, _ in ends], mode="markers",
+            marker={
+                "symbol": [symbol for *_, symbol in ends], "size": 9,
+                "color": [ink[p.side] for _, p, _ in ends],
+            },
+            hoverinfo="skip", showlegend=False, cliponaxis=False,
+        )
+    )  # fmt: skip
 
 
 def _bars(found: Sequence[tuple[float, tuple[float, float]]], ink: str) -> dict[str, object]:

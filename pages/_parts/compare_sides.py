@@ -12,13 +12,14 @@ from recompute_core.studies.store import Store, StudyRow
 from recompute_core.words import in_utc
 
 from .choices import put
-from .data import snapshot
+from .data import snapshot, wanted_study
 from .words import literal, shapes_line, workload_label
 
 FILE = "file"
 """In the place of a study's id: one that is dropped on the page."""
 MOST_MB = 20
 _KEPT, _READ = "sides compared", "study from a file"
+_AT = "study when compared"
 SIDES = ("a", "b")
 
 
@@ -39,6 +40,7 @@ class SideChosen:
 def choose(store: Store, rows: list[StudyRow]) -> tuple[SideChosen | None, SideChosen | None]:
     """The two fields, the file between them, and what they name; None where a side is still open."""
     ids = [row.id for row in rows]
+    _begin(rows)
     labels = {row.id: label(row) for row in rows} | {FILE: "A file, from another machine"}
     asked = _asked(ids)
     with st.container(horizontal=True, vertical_alignment="bottom", key="compare-fields"):
@@ -61,21 +63,50 @@ def choose(store: Store, rows: list[StudyRow]) -> tuple[SideChosen | None, SideC
 def label(row: StudyRow) -> str:
     """A study in a list of many: it must not change while the study goes on."""
     moment = in_utc(row.created_at)
+    # What tells two studies apart comes first: a narrow field shows no more than the beginning.
     return (
-        f"{workload_label(row.spec.workload.name)}, {shapes_line(row.spec)}, "
-        f"{moment:%-d %b %Y, %H:%M:%S} UTC, {row.id[-4:]}"
+        f"{workload_label(row.spec.workload.name)}, {moment:%-d %b %Y, %H:%M:%S} UTC, {row.id[-4:]}, "
+        f"{shapes_line(row.spec)}"
     )
 
 
-def _asked(ids: list[str]) -> dict[str, str | None]:
-    """What each side is by the address, or by what this session compared last, or else unset.
+def usual(rows: list[StudyRow], study: str | None) -> dict[str, str]:
+    """The study that all pages show, or else the newest, and the newest other one of its workload; where
+    there are but two studies, these two.
 
-    The address wins; whatever it names that is not here is dropped from it, and said.
+    The earlier is A. Nothing where there is no such pair. `rows` are newest first; of the others, one
+    with a verdict goes before one without.
     """
+    if not rows:
+        return {}
+    one = next((row for row in rows if row.id == study), rows[0])
+    others = [row for row in rows if row.id != one.id]
+    if len(others) > 1:
+        others = [row for row in others if row.spec.workload.name == one.spec.workload.name]
+    if not others:
+        return {}
+    other = next((row for row in others if row.verdict), others[0])
+    a, b = sorted((one, other), key=lambda row: (row.created_at, row.id))
+    return {"a": a.id, "b": b.id}
+
+
+def _begin(rows: list[StudyRow]) -> None:
+    """Put a pair into an address that names none: what this session compared last, while it is at the
+    same study, or else the usual one."""
+    study = wanted_study()
     kept = st.session_state.setdefault(_KEPT, {})
     if not any(side in st.query_params for side in SIDES):
-        for side, value in kept.items():
+        pair = kept if kept and st.session_state.get(_AT) == study else usual(rows, study)
+        for side, value in pair.items():
             st.query_params[side] = value
+    st.session_state[_AT] = study
+
+
+def _asked(ids: list[str]) -> dict[str, str | None]:
+    """What each side is by the address, or else unset.
+
+    Whatever it names that is not here is dropped from it, and said.
+    """
     asked: dict[str, str | None] = {}
     for side in SIDES:
         given = st.query_params.get(side)

@@ -1,6 +1,6 @@
-"""Where the names beside points go, so that none covers another, a point or a gate line. Pure.
+"""Where the names beside points go, so that none covers another or a point, or a gate but where it must.
 
-Plotly has no label layout of its own. Widths are guessed from the number of letters at a usual size of
+Pure. Plotly has no label layout of its own. Widths are guessed from the number of letters at a usual size of
 the chart; a name that finds no room is left to the hover.
 """
 
@@ -37,8 +37,8 @@ def place(
 ) -> list[str | None]:
     """A Plotly text position for each point, or None where there is no room.
 
-    `lines` are the vertical and the horizontal gate, which no name may cross. Where there is no other
-    room, a name may cross any of `bars`, which are drawn from one place to another.
+    `lines` are the vertical and the horizontal gate. Where there is no other room, a name may cross any
+    of `bars`, which are drawn from one place to another, and where there is none even so a gate.
     """
 
     def pixel(x: float, y: float) -> tuple[float, float]:
@@ -55,11 +55,12 @@ def place(
     for number, (point, centre) in enumerate(zip(points, centres, strict=True)):
         choice = None
         others = taken[:number] + taken[number + 1 :]
-        avoiding = ([*others, *thin], others)
-        tries = [(position, avoided) for avoided in avoiding for position in _POSITIONS]
-        for position, avoided in tries if point.text else ():
+        avoiding = (([*others, *thin], True), (others, True), (others, False))
+        tries = [(position, *avoided) for avoided in avoiding for position in _POSITIONS]
+        for position, avoided, gates in tries if point.text else ():
             box = _box(position, centre, len(point.text) * _LETTER_PX)
-            if box[3] <= height_px and _free(box, avoided, gate_x, gate_y):
+            crosses = box[0] < gate_x < box[2] or box[1] < gate_y < box[3]
+            if box[3] <= height_px and not (gates and crosses) and _free(box, avoided):
                 choice = position
                 taken.append(box)
                 break
@@ -81,11 +82,9 @@ def _box(position: str, centre: tuple[float, float], width: float) -> Box:
     return left, top, left + width, top + _LINE_PX
 
 
-def _free(box: Box, taken: Sequence[Box], gate_x: float, gate_y: float) -> bool:
+def _free(box: Box, taken: Sequence[Box]) -> bool:
     left, top, right, bottom = box
     if right > _WIDTH_PX + 10 or left < 0 or top < -20:
-        return False
-    if left < gate_x < right or top < gate_y < bottom:
         return False
     return not any(
         left < other[2] and other[0] < right and top < other[3] and other[1] < bottom for other in taken

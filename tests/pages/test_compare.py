@@ -6,10 +6,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages._parts.compare_sides import usual
+from recompute_core.spec import parse_spec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.store import Store
 
-from . import studies
+from . import reading, studies
 from .conftest import OpenPage
 from .reading import figures, text
 
@@ -28,7 +30,7 @@ def drop(app: AppTest, data: bytes, name: str = "other.json") -> AppTest:
 
 
 def link(app: AppTest) -> dict[str, list[str]]:
-    return parse_qs(urlsplit(app.code[0].value).query)
+    return parse_qs(urlsplit(reading.link(app)).query)
 
 
 # --- nothing to compare ------------------------------------------------------------------------------
@@ -64,6 +66,28 @@ def test_a_study_without_figures_does_not_say_that_they_were_measured(
     claimed.release()
 
 
+def test_a_pair_is_chosen_by_itself(open_page: OpenPage, store: Store) -> None:
+    first = studies.filled(store)
+    photos = studies.filled(store, studies.spec_of(workload={"name": "gpt", "batch": 8}))
+    last = studies.filled(store, ratios=SLOWER)
+    studies.Filled(store, studies.spec_of())  # has no verdict
+    app = open_page("compare", study=first)
+    assert (app.query_params["a"], app.query_params["b"]) == (first, last)
+    assert "rose from 1.20 to 1.45" in text(app)
+    app = open_page("compare", study=photos)
+    assert (app.query_params["a"], app.query_params["b"]) == (photos, last)
+
+
+def test_studies_of_two_workloads_are_a_pair_where_there_are_no_others(store: Store) -> None:
+    gpt = studies.filled(store)
+    receipts = store.create(parse_spec({"workload": {"name": "receipts"}, "plans": ["every-block"]}))
+    assert usual(store.studies(), None) == {"a": gpt, "b": receipts}
+    other = studies.filled(store)
+    assert usual(store.studies(), receipts) == {}
+    assert usual(store.studies(), gpt) == {"a": gpt, "b": other}
+    assert usual([], None) == {}
+
+
 def test_an_id_that_is_not_here_is_said(open_page: OpenPage, store: Store) -> None:
     a = studies.filled(store)
     app = open_page("compare", a=a, b="*nobody*")
@@ -86,7 +110,7 @@ def test_two_studies_next_to_each_other(open_page: OpenPage, store: Store) -> No
     said = text(app)
     assert "Update ratio of every-block at T=128 B=4 rose from 1.20 to 1.45 (+0.24 to +0.26)" in said
     assert "Peak of every-block at T=128 B=4 rose from 165.6 MB to 168.4 MB (+1.7 %)" in said
-    assert "Asked differently: plans and update_ratio." in said
+    assert "Asked differently: plans and the threshold of the gate on update time." in said
     assert "Not compared: 2 candidates in A alone and 2 candidates in B alone." in said
     assert "The thresholds differ, so each verdict is of other gates." in said
     assert "2 facts were asked, 0 found" in said
@@ -99,6 +123,34 @@ def test_two_studies_next_to_each_other(open_page: OpenPage, store: Store) -> No
     assert marks == {"A: passes every gate": "circle-open", "B: passes every gate": "circle"}
     assert link(app)["a"] == [a]
     assert link(app)["b"] == [b]
+
+
+@pytest.mark.parametrize("peak", [0.6, 0.81, 0.83])
+def test_equal_peaks_are_drawn_apart_and_on_their_side_of_the_gate(
+    open_page: OpenPage, store: Store, peak: float
+) -> None:
+    one = studies.spec_of(shapes=[{"seq_len": 128}], plans=["every-block"])
+    a, b = (studies.filled(store, one, ratios, peak) for ratios in (studies.NARROW, SLOWER))
+    data = json.loads(figures(open_page("compare", a=a, b=b))[0])["data"]
+    heights = {trace["name"][0]: trace["y"][0] for trace in data if trace.get("name")}
+    assert heights["B"] == pytest.approx(peak, abs=1e-3)
+    assert 0.005 < abs(heights["A"] - peak) < 0.03
+    assert (heights["A"] > 0.82) == (peak > 0.82)
+    step = next(trace for trace in data if trace["mode"] == "lines")
+    assert step["y"][:2] == [heights["A"], heights["B"]]
+
+
+def test_an_interval_that_leaves_the_picture_ends_in_an_arrow(open_page: OpenPage, store: Store) -> None:
+    a = studies.filled(store, ratios=(0.2, 1.2, 1.2, 1.3, 1.3, 1.4, 6.0))
+    drawn = json.loads(figures(open_page("compare", a=a, b=studies.filled(store)))[0])
+    arrows = [
+        (symbol, x)
+        for trace in drawn["data"]
+        if isinstance(trace.get("marker", {}).get("symbol"), list)
+        for symbol, x in zip(trace["marker"]["symbol"], trace["x"], strict=True)
+    ]
+    left, right = drawn["layout"]["xaxis"]["range"]
+    assert set(arrows) == {("triangle-left", left), ("triangle-right", right)}
 
 
 def test_the_same_study_twice_differs_in_nothing(open_page: OpenPage, store: Store) -> None:
