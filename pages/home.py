@@ -11,6 +11,7 @@ from pages._parts.words import (
     UNFINISHED_SENTENCES,
     device_line,
     literal,
+    shape_note,
     shapes_line,
     standing,
     when,
@@ -45,6 +46,9 @@ def main() -> None:
             _launch_quick()
         st.page_link("setup.py", label="Set up your own study")
         st.page_link("demo.py", label="See it step by step")
+        st.page_link(
+            "setup.py", label="My run is out of memory: what fits?", query_params={"fit": "open"}
+        )
     live = [row for row in rows if not row.ended]
     for row in live[:3]:
         _running(row)
@@ -96,7 +100,7 @@ def _latest(row: StudyRow) -> None:
     if points(result.judged):
         still(found)
     device = literal(device_line(result.environment))
-    st.caption(f"Measured here on {device}, {when(row.created_at)}. {MB_NOTE}")
+    st.caption(f"Measured here on {device}, {when(row.created_at)}. {shape_note(row.spec)} {MB_NOTE}")
     st.page_link("tradeoff.py", label="Open the trade-off", query_params={"study": row.id})
 
 

@@ -5,6 +5,7 @@ import streamlit as st
 from pages._parts import address, ask, chrome, markup, setup_form
 from pages._parts.blocks_by_hand import block_map
 from pages._parts.data import get_store, speed
+from pages._parts.estimated import fit
 from pages._parts.safety import safe_to_recompute
 from pages._parts.words import duration, literal, millions, threads_line
 from recompute_core.errors import InputError
@@ -33,6 +34,13 @@ def main() -> None:
         with st.bottom:
             st.error(literal(str(error)))
         return
+    with (
+        above,
+        st.expander(
+            "My run is out of memory: what fits?", expanded=st.query_params.get("fit") == "open"
+        ),
+    ):
+        fit(spec)
     with estimates:
         _estimates(spec)
         pair_s = slowest_pair_s(spec, speed(get_store(), spec.workload.name))

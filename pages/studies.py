@@ -40,7 +40,7 @@ def _narrowed(rows: list[StudyRow]) -> list[StudyRow]:
             "Search",
             key="q",
             type="search",
-            placeholder="plan, shape, device, version, date, id",
+            placeholder="plan, shape, device, date, id",
             max_chars=200,
             bind="query-params",
             width=300,
@@ -87,15 +87,15 @@ def _list(shown: list[StudyRow]) -> None:
         height=min(44 + row_px * len(shown), 640),
         row_height=row_px,
         column_config={
-            "Verdict": st.column_config.TextColumn(width=150),
-            "Workload": st.column_config.TextColumn(width=150),
-            "Shapes": st.column_config.TextColumn(width=125),
-            "Plans": st.column_config.TextColumn(width=210),
-            "Started (UTC)": st.column_config.DatetimeColumn(width=150, format="D MMM YYYY, HH:mm"),
+            "Verdict": st.column_config.TextColumn(width=140),
+            "Workload": st.column_config.TextColumn(width=120),
+            "Shapes": st.column_config.TextColumn(width=150),
+            "Plans": st.column_config.TextColumn(width=220),
+            "Started (UTC)": st.column_config.DatetimeColumn(width=160, format="D MMM YYYY, HH:mm"),
             "Took": st.column_config.TextColumn(
-                width=75, help="From the first event to the last; pauses of a resumed study are in it."
+                width=60, help="From the first event to the last; pauses of a resumed study are in it."
             ),
-            "Device": st.column_config.TextColumn(width=150),
+            "Device": st.column_config.TextColumn(width=160),
             "Threads": st.column_config.NumberColumn(width=70),
             "torch": st.column_config.TextColumn(width=105),
             "Python": st.column_config.TextColumn(width=70),

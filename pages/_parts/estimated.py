@@ -13,7 +13,7 @@ from recompute_core.settings import shape_key
 from recompute_core.spec import StudySpec
 from recompute_core.words import MB_NOTE
 
-from . import beyond, markup
+from . import ask, beyond, markup
 from .data import Snapshot
 from .palette import Palette
 from .tables import said_in_mb
@@ -40,6 +40,7 @@ def longer(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     field = fit_field(spec)
     try:
         _at_a_size(spec, result, field, colours)
+        st.markdown("**Fit**")
         _fit(spec, field)
     except InputError as error:
         st.error(literal(str(error)))
@@ -109,8 +110,23 @@ def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Pale
     )
 
 
+def fit(spec: StudySpec) -> None:
+    """How far plain and every plan of a study that is only asked for reach on a device."""
+    shape = ask.largest_shape(spec)
+    try:
+        field = fit_field(spec)
+        others = ", ".join(f"{name} {size:,}" for name, size in shape.items() if name != field)
+        st.caption(
+            f"The {beyond.LONGEST[field].lower()} of the model and the plans chosen below"
+            f"{f', at {others},' if others else ''} whose update fits. Estimated: nothing is allocated "
+            "or measured."
+        )
+        _fit(spec.model_copy(update={"shapes": (shape,)}), field)
+    except InputError as error:
+        st.error(literal(str(error)))
+
+
 def _fit(spec: StudySpec, field: Field) -> None:
-    st.markdown("**Fit**")
     with st.container(horizontal=True, vertical_alignment="bottom"):
         budget_gb = st.number_input(
             "My device has (GB)", min_value=0.1, max_value=100_000.0, value=80.0, step=8.0, key="fit GB",

@@ -32,14 +32,37 @@ def chosen() -> OwnSettings | None:
         accept_new_options=True,
         key="model",
         bind="query-params",
-        placeholder="hf:CONFIG?setting=value, timm:MODEL, or a registered name",
+        placeholder="hf:…, timm:… or own:…",
         help="A configuration class of transformers or a model of timm, with random weights and nothing "
         "downloaded. Models of your own are registered when the server starts, by RECOMPUTE_WORKLOADS.",
     )
     if not name:
-        st.caption("Name a model; its blocks are found by building it once.")
+        _examples()
         return None
     return _looked(name)
+
+
+def _examples() -> None:
+    """One of each kind of name: clicked, or copied."""
+    st.caption("Name a model; its blocks are found by building it once. For example:")
+    for example in (EXAMPLES[0], EXAMPLES[-1]):
+        st.button(
+            literal(example), key=example, type="tertiary", icon=":material/arrow_upward:",
+            on_click=_take, args=(example,), help="Puts this name into the field.",
+        )  # fmt: skip
+    st.caption(
+        "A function of your own, which returns a model and a batch, is registered when the server "
+        "starts, and is then the first of the list:"
+    )
+    st.code(
+        "RECOMPUTE_WORKLOADS=mine=package.module:function streamlit run app.py",
+        language=None,
+        wrap_lines=True,
+    )
+
+
+def _take(example: str) -> None:
+    st.session_state["model"] = example
 
 
 def _looked(name: str) -> OwnSettings | None:

@@ -185,7 +185,7 @@ def _plans(anatomy: Anatomy | None) -> tuple[list[str], list[int], bool]:
     left, right = st.columns([1.2, 1], vertical_alignment="bottom")
     with left:
         by_hand = _by_hand(anatomy) if anatomy else []
-    with right:
+    with right if anatomy else left:
         curve = st.toggle(
             "Selective curve",
             key="curve",
@@ -205,7 +205,7 @@ def _by_hand(anatomy: Anatomy) -> list[int]:
         numbers,
         key=BY_HAND,
         bind="query-params",
-        placeholder="Choose blocks to recompute",
+        placeholder="Choose blocks",
         help="One more plan that recomputes exactly these blocks. The block map shows and changes the "
         "same choice.",
     )
@@ -225,16 +225,16 @@ def _shapes(workload: str, own_sizes: OwnSettings | None) -> tuple[list[str], li
     if known != ("batch",):
         with left:
             lengths = st.multiselect(
-                "Sequence lengths (tokens)"
-                if "seq_len" in known
-                else "Photo shapes (height x width, pixels)",
+                "Sequence lengths (tokens)" if "seq_len" in known else "Photo shapes (pixels)",
                 _LENGTHS[kind],
                 default=[str(own_sizes.seq_len)] if own_sizes else _FIRST_LENGTHS[kind],
                 accept_new_options=True,
                 key=f"{kind}_lengths",
                 bind="query-params",
                 placeholder="Choose, or type your own",
-                help="Type a value of your own and press Enter.",
+                help="Type a value of your own and press Enter."
+                if "seq_len" in known
+                else "Height x width. Type a value of your own and press Enter.",
             )
     with right if lengths else left:
         batches = st.multiselect(

@@ -212,3 +212,23 @@ def test_a_model_that_cannot_be_built_is_one_line_with_a_way_on(
 )
 def test_a_long_name_is_cut_where_it_is_a_label(name: str, label: str) -> None:
     assert workload_label(name) == label
+
+
+def test_out_of_memory_leads_to_what_fits(open_page: OpenPage) -> None:
+    (lead,) = [
+        link for link in open_page("home").get("page_link") if "out of memory" in link.proto.label
+    ]
+    assert lead.proto.query_string == "fit=open"
+    for asked in ({}, {"fit": "open"}):
+        app = open_page("setup", **asked)
+        (question,) = [one for one in app.expander if one.label.startswith("My run is out of memory")]
+        assert question.proto.expanded == bool(asked)
+        assert "at batch 4, whose update fits. Estimated" in text(app)
+        assert "Find the longest sequence" in [button.label for button in app.button]
+
+
+def test_a_name_of_another_model_can_be_clicked(open_page: OpenPage) -> None:
+    app = open_page("setup", workload="another model")
+    said = [shown(button.label) for button in app.button]
+    assert any("LlamaConfig" in label for label in said) and any("timm:" in label for label in said)
+    assert any("RECOMPUTE_WORKLOADS=mine=package.module:function" in one.value for one in app.code)
