@@ -11,10 +11,18 @@ from pages._parts.data import Snapshot, get_store, snapshot, speed
 from pages._parts.measure_longer import lead_on
 from pages._parts.pairs import pairs_chart
 from pages._parts.picture import not_measured, points
+from pages._parts.progress import PHASES_NOTE
 from pages._parts.queue import Queue, queue_of, waiting_words
 from pages._parts.still import still, unfilled
 from pages._parts.time_left import elapsed_s, left_words, time_left
-from pages._parts.words import STATUS_SENTENCES, duration, literal, plan_label, workload_label
+from pages._parts.words import (
+    STATUS_SENTENCES,
+    duration,
+    literal,
+    plan_label,
+    shape_note,
+    workload_label,
+)
 from recompute_core.errors import InputError, StoreError
 from recompute_core.studies.forecast import forecast
 from recompute_core.studies.launch import resume
@@ -61,8 +69,10 @@ def _watch(study: str, was_ended: bool) -> None:
     st.subheader("Cells", anchor=False)
     st.html(markup.cell_grid(board))
     st.caption(
-        "Plain: reference, noise, legality, memory. Candidates: canary, parity, memory, time; no "
-        f"memory or time is measured before parity has passed. {MB_NOTE}"
+        "A cell is one plan at one shape; its letters are its phases, those of the row above. "
+        f"{literal(shape_note(found.row.spec))} "
+        f"No memory or time is measured before parity has passed. {MB_NOTE}",
+        help=PHASES_NOTE,
     )
     st.subheader("Gates", anchor=False)
     st.html(found.once("gates", lambda: markup.gate_table(found.result.judged, live)))

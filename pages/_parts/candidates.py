@@ -42,7 +42,7 @@ def _costs(one: Judged, live: bool) -> dict[str, object]:
         "Update, high": timing.ratio_ci95[1] if timing else None,
         "Peak (MB)": _mb(memory.candidate.peak_bytes) if memory else None,
         "Saved (MB)": _mb(memory.candidate.saved_bytes) if memory else None,
-        "Update (ms)": timing.candidate_median_s * 1e3 if timing else None,
+        "Update (ms)": timing.update_s * 1e3 if timing else None,
         "Pairs": timing.pairs if timing else None,
         "Peak, plain (MB)": _mb(memory.plain.peak_bytes) if memory else None,
         "Saved, plain (MB)": _mb(memory.plain.saved_bytes) if memory else None,
@@ -126,12 +126,16 @@ def said(name: str, value: object) -> str:
     return f"{value:,.3f}" if "(" not in name else f"{value:,.1f}"
 
 
+_SAID = {"Kind": "figures"}
+"""A column's name in a sentence, where its head alone would say nothing."""
+
+
 def shared_sentence(shared: Mapping[str, str]) -> str:
     """`The same in all rows: pairs 7; kind measured here.`; empty when nothing is."""
-    known = [f"{name} {value}" for name, value in shared.items() if value != "–"]
-    empty = [name for name, value in shared.items() if value == "–"]
+    known = [f"{_SAID.get(name, name)} {value}" for name, value in shared.items() if value != "–"]
+    empty = [name for name, value in shared.items() if value == "–" and name != "Why not"]
     parts = ["The same in all rows: " + "; ".join(known) + "."] if known else []
-    parts += ["Without figures: " + ", ".join(empty) + "."] if empty else []
+    parts += ["No figure in any row: " + ", ".join(empty) + "."] if empty else []
     return " ".join(parts)
 
 

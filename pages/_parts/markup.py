@@ -9,10 +9,11 @@ from html import escape
 
 from recompute_core.gates import GATE_NAMES, is_open
 from recompute_core.results import Gate, Judged, Outcome, Verdict
+from recompute_core.studies.store import Phase
 from recompute_core.words import OUTCOMES, printable, sentence_case, shape_labels
 
 from .palette import VERDICT_MARK, Mark
-from .progress import GridCell, State, Step
+from .progress import PHASE_MEANINGS, GridCell, State, Step
 from .words import KINDS, VERDICTS, figure, interval, plan_label, plan_short
 
 
@@ -178,11 +179,17 @@ def step_row(steps: Sequence[Step]) -> str:
 def _step(step: Step) -> str:
     now = " aria-current=step" if step.state == "running" else ""
     return (
-        f'<li class="rs-step rs-is-{step.state}"{now}><span class="rs-dot" aria-hidden="true"></span>'
+        f'<li class="rs-step rs-is-{step.state}" title="{escape(_meaning(step.name))}"{now}>'
+        f'<span class="rs-dot" aria-hidden="true"></span>'
         f'<span class="rs-step-name">{escape(step.name)}</span>'
         f'<span class="rs-step-count">{_step_count(step)}'
         f'<span class="rs-vh">, {_STATE_WORDS[step.state]}</span></span></li>'
     )
+
+
+def _meaning(name: str) -> str:
+    meaning = PHASE_MEANINGS.get(name, "")
+    return f"{sentence_case(name)}: {meaning}" if meaning else ""
 
 
 def _step_count(step: Step) -> str:
@@ -216,11 +223,7 @@ def cell_grid(board: Sequence[GridCell]) -> str:
 
 
 def _grid_cell(one: GridCell) -> str:
-    bits = "".join(
-        f'<i class="rs-bit rs-is-{state}" title="{phase}: {_STATE_WORDS[state]}">{phase[0].upper()}'
-        f'<span class="rs-vh">{phase}: {_STATE_WORDS[state]}. </span></i>'
-        for phase, state in one.phases
-    )
+    bits = "".join(_bit(phase, state) for phase, state in one.phases)
     note = verdict_mark(one.verdict) if one.verdict and not one.note else escape(one.note)
     if (one.verdict and one.note) or one.note == "failed":
         note = mark("fail", one.note)
@@ -232,6 +235,14 @@ def _grid_cell(one: GridCell) -> str:
     return (
         f'<div class="rs-cell"><span class="rs-bits">{bits}</span>'
         f'<span class="rs-note">{note}</span></div>{why}'
+    )
+
+
+def _bit(phase: Phase, state: State) -> str:
+    words = f"{phase}: {_STATE_WORDS[state]}"
+    return (
+        f'<i class="rs-bit rs-is-{state}" title="{words}; {PHASE_MEANINGS[phase]}">{phase[0].upper()}'
+        f'<span class="rs-vh">{words}. </span></i>'
     )
 
 

@@ -176,7 +176,8 @@ def op_words(op: str, matmuls: Sequence[str] = ()) -> str:
     said = f"{'matmul' if len(numbers) == 1 else word} {listed([str(number + 1) for number in numbers])}"
     if max(numbers) >= len(matmuls):
         return said
-    names = dict.fromkeys(matmuls[number].rpartition(".")[2] for number in numbers)
+    # `mlp.gate`, not `gate`: a gate is something else on every page.
+    names = dict.fromkeys(matmuls[number].removeprefix("attn.") for number in numbers)
     return f"{said} of {len(matmuls)} ({', '.join(names)})"
 
 

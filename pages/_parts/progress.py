@@ -26,6 +26,21 @@ STEPS: tuple[Phase, ...] = (
 )
 
 
+PHASE_MEANINGS: dict[str, str] = {
+    "reference": "one plain update, whose gradients all others must meet",
+    "noise": "plain against plain once more: what differs is noise",
+    "legality": "whether a block may be replayed at all",
+    "canary": "a replay broken on purpose, which parity must catch",
+    "parity": "whether the recomputed update gives plain's gradients",
+    "memory": "bytes kept for backward, and the peak",
+    "time": "pairs of plain and recomputed updates, in turn",
+    "gates": "figures against the thresholds that were declared before",
+}
+
+
+PHASES_NOTE = "\n".join(f"- {name}: {meaning}" for name, meaning in PHASE_MEANINGS.items())
+
+
 @dataclass(frozen=True)
 class GridCell:
     """One plan at one shape, phase by phase."""

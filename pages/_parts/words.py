@@ -138,6 +138,22 @@ def shapes_line(spec: StudySpec) -> str:
     )
 
 
+def shape_note(spec: StudySpec) -> str:
+    """What the letters of a shape are: `T: tokens in a sequence; B: sequences in an update.`"""
+    from recompute_core.settings import shape_key
+
+    key = shape_key(spec.at(spec.shapes[0]))
+    if "T=" in key:
+        return "T: tokens in a sequence; B: sequences in an update."
+    if "B=" in key:
+        return (
+            "Height x width of a photo in pixels; B: photos in an update."
+            if "x" in key
+            else ("B: examples in an update.")
+        )
+    return ""
+
+
 def standing(row: StudyRow) -> str:
     """A study's verdict, or its status where that matters more."""
     if row.status == "done" or (row.status == "incomplete" and row.verdict):

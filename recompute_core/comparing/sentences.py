@@ -60,10 +60,20 @@ def sentences(
 
 
 def _setting(name: str) -> str:
-    """A setting's place; the name of a plan in it is foreign text."""
+    """A threshold by its gate, another setting's place; the name of a plan in it is foreign text."""
+    if name in _GATES:
+        return f"the threshold of the gate on {_GATES[name]}"
     return (
         f"the plan {quotation(plan)}" if (plan := name.removeprefix("custom_plans.")) != name else name
     )
+
+
+_GATES = {
+    "gradient_gap": "gradients (absolute gap)",
+    "relative_gap": "gradients (relative gap)",
+    "peak_ratio": "peak memory",
+    "update_ratio": "update time",
+}
 
 
 def _figures(pairings: Sequence[Pairing]) -> list[str]:

@@ -125,6 +125,20 @@ def test_a_cancelled_study_waits_for_nothing(open_page: OpenPage, store: Store, 
         assert page != "live" or "not run" in said
 
 
+def test_the_words_of_the_cells_are_explained_where_they_stand(
+    open_page: OpenPage, store: Store
+) -> None:
+    app = open_page("live", study=studies.filled(store))
+    said = text(app)
+    assert "A cell is one plan at one shape" in said
+    assert "T: tokens in a sequence; B: sequences in an update." in said
+    (note,) = [one for one in app.caption if "A cell is" in one.value]
+    for phase in (*progress.STEPS, "gates"):
+        assert f"- {phase}: " in note.proto.help
+    steps = next(one.proto.body for one in app.get("html") if "rs-steps" in one.proto.body)
+    assert 'title="Canary: a replay broken on purpose, which parity must catch"' in steps
+
+
 def test_bytes_that_are_kept_do_not_read_as_a_saving(open_page: OpenPage, store: Store) -> None:
     found = [one.payload for one in store.cells(studies.filled(store)) if one.phase == "memory"]
     said = finding("T=128 B=4", "every-block", "memory", found[0] or {})

@@ -101,8 +101,9 @@ def test_kept_matmuls_are_numbered_from_one_and_named_by_their_modules() -> None
         Region(modules=("blocks.2.attn",), keep=("aten.mm.default:9",)),
     )
     assert planmap.summary(planmap.plan_map(regions, gpt)) == (
-        "Of 12 parts in 3 blocks: 4 recomputed but for matmuls 1, 2 and 7 of 7 (query, key, down) and "
-        "attention; 1 recomputed but for matmul 3 of 3 (down); 1 recomputed but for matmul 10; 6 kept."
+        "Of 12 parts in 3 blocks: 4 recomputed but for matmuls 1, 2 and 7 of 7 (query, key, mlp.down) "
+        "and attention; 1 recomputed but for matmul 3 of 3 (mlp.down); 1 recomputed but for matmul 10; "
+        "6 kept."
     )
 
 
