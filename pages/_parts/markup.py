@@ -14,7 +14,7 @@ from recompute_core.words import OUTCOMES, printable, sentence_case, shape_label
 
 from .palette import VERDICT_MARK, Mark
 from .progress import PHASE_MEANINGS, GridCell, State, Step
-from .words import KINDS, VERDICTS, figure, interval, plan_label, plan_short
+from .words import KINDS, VERDICTS, figure, interval, plan_label, plan_meaning, plan_short
 
 
 def mark(kind: Mark, words: str, quiet: bool = False) -> str:
@@ -131,7 +131,7 @@ def _gate_row(one: Judged, live: bool) -> str:
     cells = "".join(_gate_cells(gate, still) for gate in one.gates)
     verdict = mark("not_run", still) if still else verdict_mark(one.verdict)
     return (
-        f'<tr><th scope="row"><span class="rs-plan" title="{escape(candidate.plan)}">'
+        f'<tr><th scope="row"><span class="rs-plan" title="{escape(plan_meaning(candidate.plan))}">'
         f"{escape(plan_label(candidate.plan))}</span>"
         f'<span class="rs-sub">{escape(candidate.shape_key)}</span></th>'
         f"<td>{verdict}</td>{cells}</tr>"
@@ -206,7 +206,8 @@ def cell_grid(board: Sequence[GridCell]) -> str:
     plans = list(dict.fromkeys(one.plan for one in board))
     known = {(one.shape_key, one.plan): one for one in board}
     heads = "".join(
-        f'<th scope="col" title="{escape(plan)}">{escape(plan_short(plan))}</th>' for plan in plans
+        f'<th scope="col" title="{escape(plan_meaning(plan))}">{escape(plan_short(plan))}</th>'
+        for plan in plans
     )
     names = shape_labels(shapes)
     rows = "".join(

@@ -2,6 +2,7 @@
 
 import re
 
+from recompute_core.plans.names import RECIPES
 from recompute_core.results import FigureKind
 from recompute_core.spec import StudySpec
 from recompute_core.studies.store import Status, StudyRow
@@ -113,6 +114,12 @@ def plan_label(plan: str) -> str:
     if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"blocks:{numbers[0]}–{numbers[-1]}"
     return plan if len(numbers) <= 8 else f"{plan[:22]}… ({len(numbers)} blocks)"
+
+
+def plan_meaning(plan: str) -> str:
+    """Its whole name, and of a recipe what it recomputes."""
+    summary = next((recipe.summary for recipe in RECIPES if recipe.name == plan), "")
+    return f"{plan}: {summary}" if summary else plan
 
 
 def plan_short(plan: str, longest: int = 28) -> str:

@@ -137,6 +137,8 @@ def test_the_words_of_the_cells_are_explained_where_they_stand(
         assert f"- {phase}: " in note.proto.help
     steps = next(one.proto.body for one in app.get("html") if "rs-steps" in one.proto.body)
     assert 'title="Canary: a replay broken on purpose, which parity must catch"' in steps
+    grid = next(one.proto.body for one in app.get("html") if "rs-grid" in one.proto.body)
+    assert 'title="every-2nd-block: ' in grid, "what a recipe recomputes"
 
 
 def test_bytes_that_are_kept_do_not_read_as_a_saving(open_page: OpenPage, store: Store) -> None:
