@@ -203,6 +203,15 @@ def _gates(
                 )  # fmt: skip
 
 
+def _peak_name(
+    limits: Thresholds, across: tuple[float, float], up: tuple[float, float]
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """About where the name of the horizontal gate stands, from corner to corner."""
+    wide, tall = across[1] - across[0], up[1] - up[0]
+    end = limits.update_ratio if limits.update_ratio > sum(across) / 2 else across[1]
+    return (end - 0.13 * wide, limits.peak_ratio + 0.005 * tall), (end, limits.peak_ratio + 0.05 * tall)
+
+
 def _steps(figure: go.Figure, a: Sequence[Dot], b: Sequence[Dot], colours: Palette) -> None:
     """A line from each candidate of A to the same one of B."""
     at = _partners(b)
@@ -241,6 +250,7 @@ def _names(
         for p in order
     ]
     bars = [((p.update_ci[0], p.drawn_at), (p.update_ci[1], p.drawn_at)) for p in order]
+    bars.append(_peak_name(limits, across, up))
     places = place(
         [Named(p.update, p.drawn_at, text) for p, text in zip(order, texts, strict=True)],
         across,

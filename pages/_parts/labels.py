@@ -1,14 +1,16 @@
 """Where the names beside points go, so that none covers another or a point, or a gate but where it must.
 
-Pure. Plotly has no label layout of its own. Widths are guessed from the number of letters at a usual size of
-the chart; a name that finds no room is left to the hover.
+Pure. Plotly has no label layout of its own. Widths are guessed from the number of letters at a usual
+size of the chart; a name that finds no room is left to the hover.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import dist
 
 _WIDTH_PX = 530.0
 _LETTER_PX, _LINE_PX, _GAP_PX = 6.2, 15.0, 5.0
+_ONE_PLACE_PX = 3.0
 _POSITIONS = (
     *("top right", "bottom right", "top left", "bottom left", "middle right", "middle left"),
     *("top center", "bottom center"),
@@ -49,20 +51,25 @@ def place(
 
     centres = [pixel(point.x, point.y) for point in points]
     gate_x, gate_y = pixel(*lines)
-    taken: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in centres]
+    marks: list[Box] = [(x - 7, y - 7, x + 7, y + 7) for x, y in centres]
+    named: list[Box] = []
     thin = [_around(pixel(*start), pixel(*end)) for start, end in bars]
     places: list[str | None] = []
-    for number, (point, centre) in enumerate(zip(points, centres, strict=True)):
+    for point, centre in zip(points, centres, strict=True):
         choice = None
-        others = taken[:number] + taken[number + 1 :]
-        avoiding = (([*others, *thin], True), (others, True), (others, False))
+        # Not those that lie where this one does: no place beside it would be free of them.
+        others = [
+            *named,
+            *(mark for mark, at in zip(marks, centres, strict=True) if dist(at, centre) > _ONE_PLACE_PX),
+        ]
+        avoiding = [(boxes, gates) for gates in (True, False) for boxes in ([*others, *thin], others)]
         tries = [(position, *avoided) for avoided in avoiding for position in _POSITIONS]
         for position, avoided, gates in tries if point.text else ():
             box = _box(position, centre, len(point.text) * _LETTER_PX)
             crosses = box[0] < gate_x < box[2] or box[1] < gate_y < box[3]
             if box[3] <= height_px and not (gates and crosses) and _free(box, avoided):
                 choice = position
-                taken.append(box)
+                named.append(box)
                 break
         places.append(choice)
     return places

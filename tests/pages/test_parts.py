@@ -66,6 +66,19 @@ def test_names_beside_points_cover_nothing() -> None:
     assert None in placed  # no room for all: those are left to the hover
 
 
+def test_points_at_one_place_leave_each_other_room_for_a_name() -> None:
+    """Both are named, and a name lies over a gate only once no other place is free."""
+    twins = [labels.Named(1.22, 0.8, f"every-2nd-block, T={n}") for n in (128, 256)]
+    placed = labels.place(twins, (0.85, 1.6), (0.5, 1.02), (1.35, 0.82))
+    assert placed == ["bottom left", "top right"]
+
+
+def test_a_name_lies_over_a_gate_rather_than_nowhere() -> None:
+    close = [labels.Named(1.2, 0.815, "every-2nd-block"), labels.Named(1.2, 0.79, "")]
+    bars = [((0.9, 0.80), (1.34, 0.80))]
+    assert None not in labels.place(close, (1.19, 1.36), (0.78, 0.84), (1.21, 0.82), bars)[:1]
+
+
 def test_the_selective_curve_starts_at_plain(store: Store) -> None:
     plans = ["blocks:0", "blocks:0,1", "every-block", "blocks:2"]
     spec = studies.spec_of(shapes=[{"seq_len": 128}], plans=plans)

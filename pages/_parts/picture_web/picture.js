@@ -551,7 +551,11 @@ class Picture {
     const flip = vertical && at + 12 + textWidth(words, `600 ${FONT}`) > right;
     const span = textWidth(words, `600 ${FONT}`) + 16;
     if (vertical) set(drawn.name, { x: flip ? at - 12 : at + 12, y: top + 11, "text-anchor": flip ? "end" : "start" });
-    else set(drawn.name, { x: this.besideTheOther(right - 14, span), y: at - 7, "text-anchor": "end" });
+    else {
+      const end = this.besideTheOther(right - 14, span);
+      const below = this.isTaken(end - span, end, at - 22, at - 2) && !this.isTaken(end - span, end, at + 2, at + 22);
+      set(drawn.name, { x: end, y: below ? at + 16 : at - 7, "text-anchor": "end" });
+    }
     const there = vertical ? this.x(declared) : this.y(declared);
     drawn.declared.style.display = drawn.declaredName.style.display = away ? "" : "none";
     set(drawn.declared, vertical
@@ -582,6 +586,16 @@ class Picture {
   besideTheOther(x, width) {
     const line = this.x(this.limits.update);
     return x - width < line && line < x + 6 ? line - 8 : x;
+  }
+
+  // Whether a point or its interval lies there.
+  isTaken(left, right, top, bottom) {
+    return this.spots.some((spot) => {
+      if (spot.y <= top || spot.y >= bottom) return false;
+      const [from, to] = spot.id && !spot.far
+        ? [this.x(spot.at.update_low), this.x(spot.at.update_high)] : [spot.x - 7, spot.x + 7];
+      return from < right && to > left;
+    });
   }
 
   seat(spot) {
