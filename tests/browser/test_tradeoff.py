@@ -208,6 +208,13 @@ def test_what_the_browser_decides_is_what_python_decides(
         said = page.evaluate(script, [points, limits])
         assert said == [[VERDICT_MARK[one.verdict] for one in result.judged] for result in judged]
         assert len({outcome for one in said for outcome in one}) == 3
+    script = """async (ends) => {
+        const { bar } = await import("/_stcore/bidi-components/recompute-studio.picture/drawing.js");
+        return ends.map(([from, to]) => bar(from, to, -50, 50));
+    }"""
+    whole, beyond = page.evaluate(script, [[-20, 30], [-80, 90]])
+    assert whole == "M-20 0L30 0M-20 -3L-20 3M30 -3L30 3", "a cap at each end"
+    assert beyond == "M-50 0L50 0M-44 -4L-50 0L-44 4M44 -4L50 0L44 4", "arrows where the picture ends"
 
 
 def plotted_shapes(found: Snapshot) -> list[str]:
