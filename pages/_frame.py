@@ -35,6 +35,9 @@ def _moved() -> None:
     st.switch_page("tradeoff.py", query_params=st.query_params.to_dict())
 
 
+OF_A_STUDY = ("demo", "live", "tradeoff", "result", "reinvest", "decision")
+"""Pages that show nothing without a study."""
+
 # Where links to Trade-off led when it was called Result.
 OLD_RESULT = st.Page(_moved, title="Trade-off", url_path="result")
 
@@ -66,10 +69,12 @@ try:
             unknown, why = asked, "The study “{}” is damaged or was written by another version."
     chrome.sidebar(store, GROUPS, unknown)
     if unknown is not None:
+        if page.url_path in OF_A_STUDY:
+            st.title(page.title, anchor=False)
         said = why.format(literal(unknown[:40]))
         st.error(f"{said} The Studies page lists what was measured.")
         st.page_link("studies.py", label="Open the studies")
-        if page.url_path in ("demo", "live", "tradeoff", "result", "reinvest", "decision"):
+        if page.url_path in OF_A_STUDY:
             st.stop()
     page.run()
 except StoreError as error:

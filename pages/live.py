@@ -150,7 +150,7 @@ def _picture(found: Snapshot) -> None:
         still(found)
         return
     if found.row.ended:
-        st.html(markup.strip("No candidate has been measured, so there is no picture.", "plain"))
+        st.html(markup.strip("No candidate has been measured in full, so there is no picture.", "plain"))
     else:
         st.caption("The picture grows here as soon as a candidate's memory and time are measured.")
         unfilled(found.result.thresholds)

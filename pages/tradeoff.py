@@ -164,7 +164,8 @@ def _picture(
     ends = ends_of(found.row.spec.thresholds)
     shown = plotted.document(found, result, shapes, ends, searched, line, filters)
     if not (shown["points"] or shown["rings"]):
-        st.html(markup.strip("No candidate has been measured, so the picture is empty.", "plain"))
+        empty = "No candidate has been measured in full, so the picture is empty."
+        st.html(markup.strip(empty, "plain"))
         missing = not_measured(result.judged)
         if missing:
             st.html(markup.lines("Not measured", missing))

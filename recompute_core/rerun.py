@@ -12,7 +12,7 @@ from statistics import median, quantiles
 from .gates import plan_verdicts
 from .plans.names import in_a_sentence
 from .results import Judged, Pair, StudyResult, Timing
-from .spec import Earlier, StudySpec, Thresholds, TimingSettings
+from .spec import MOST_EARLIER, Earlier, StudySpec, Thresholds, TimingSettings
 from .words import count, duration, listed
 
 MOST_PAIRS = 301
@@ -190,10 +190,17 @@ def repeated(
     spec: StudySpec, study: str, thresholds: Thresholds, timing: TimingSettings | None = None
 ) -> StudySpec:
     """The study `study` of `spec` once more, under these thresholds, which records what it follows."""
-    earlier = (*spec.follows, Earlier(study=study, thresholds=spec.thresholds))
+    follows = _remembered((*spec.follows, Earlier(study=study, thresholds=spec.thresholds)))
     return spec.model_copy(
-        update={"thresholds": thresholds, "timing": timing or spec.timing, "follows": earlier[-100:]}
+        update={"thresholds": thresholds, "timing": timing or spec.timing, "follows": follows}
     )
+
+
+def _remembered(earlier: tuple[Earlier, ...]) -> tuple[Earlier, ...]:
+    """As many as a specification holds: the newest, and the first, which was declared unseen."""
+    if len(earlier) <= MOST_EARLIER:
+        return earlier
+    return earlier[0], *earlier[1 - MOST_EARLIER :]
 
 
 _NAMES = {
@@ -214,7 +221,7 @@ def said_of_reruns(follows: Sequence[Earlier], thresholds: Thresholds) -> tuple[
 
 def _moved(before: Thresholds, here: Thresholds) -> str:
     moved = [
-        f"{name} was {getattr(before, field):g} (here {getattr(here, field):g})"
+        f"{name} was {getattr(before, field)!r} (here {getattr(here, field)!r})"
         for field, name in _NAMES.items()
         if getattr(before, field) != getattr(here, field)
     ]

@@ -105,6 +105,10 @@ class OptimizerSettings(Frozen):
     """Decoupled weight decay."""
 
 
+MOST_EARLIER = 100
+"""Studies that a re-run remembers."""
+
+
 class Earlier(Frozen):
     """A study whose result was known when the one that follows it was declared."""
 
@@ -146,7 +150,7 @@ class StudySpec(Frozen):
     silence_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     """A worker that says nothing for this many seconds is taken for hung and stopped."""
     follows: Annotated[
-        tuple[Earlier, ...], Field(max_length=100, exclude_if=lambda earlier: not earlier)
+        tuple[Earlier, ...], Field(max_length=MOST_EARLIER, exclude_if=lambda earlier: not earlier)
     ] = ()
     """The studies that this one repeats, oldest first; nothing measured depends on it. Not written where
     there are none, so that a specification hashes as it did before there was this field."""

@@ -162,7 +162,7 @@ def whole_numbers(what: str, texts: Iterable[str]) -> list[int]:
         if not (
             plain.isascii() and plain.isdigit() and len(plain) <= 10 and 1 <= int(plain) <= 2**31 - 1
         ):
-            raise InputError(f"{what}: {plain[:40]!r} is not a whole number from 1 up")
+            raise InputError(f"{what}: {plain[:40]!r} is not a whole number from 1 to 2147483647")
         numbers.add(int(plain))
     return sorted(numbers)
 

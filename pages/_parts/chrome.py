@@ -167,7 +167,8 @@ def launch_and_watch(spec: StudySpec, answer: PlanResult | None = None) -> None:
 
 
 def launch_once(spec: StudySpec, answer: PlanResult | None = None) -> str | None:
-    """Launch a study that every page shows from now on; a double click is one wish and gives one study.
+    """Launch a study that every page shows from now on. A double click is one wish and gives one study,
+    and so do two browsers: what is queued or measured already is shown, and not launched again.
 
     `answer` is where its plans come from: it is laid beside the study, whose page shows it. None: it
     could not be launched, and why is said.
@@ -175,7 +176,7 @@ def launch_once(spec: StudySpec, answer: PlanResult | None = None) -> str | None
     last = st.session_state.get(_LAUNCHED)
     if last is None or last[0] != spec.digest() or time.monotonic() - last[2] > _ONE_WISH_S:
         try:
-            last = (spec.digest(), launch(get_store(), spec), time.monotonic())
+            last = (spec.digest(), _under_way(spec) or launch(get_store(), spec), time.monotonic())
             st.session_state[_LAUNCHED] = last
             if answer is not None:
                 keep_answer(get_store(), last[1], answer)
@@ -185,6 +186,11 @@ def launch_once(spec: StudySpec, answer: PlanResult | None = None) -> str | None
     study: str = last[1]
     want_study(study)
     return study
+
+
+def _under_way(spec: StudySpec) -> str | None:
+    """The study of just this specification that is queued or measured now."""
+    return next((row.id for row in get_store().live() if row.spec.digest() == spec.digest()), None)
 
 
 def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from recompute_core.words import sentence_case
 
 from . import gate_address, markup
 from .choices import put
-from .words import GATE_MEANINGS, figure, interval
+from .words import GATE_MEANINGS, figure, interval, literal
 
 _SLIDERS: dict[gate_address.Name, GateId] = {
     "peak_ratio": "memory_saving",
@@ -71,7 +71,8 @@ def leave_address() -> None:
 def _from_address(declared: Thresholds) -> Thresholds:
     try:
         return gate_address.read(declared, _SLIDERS)
-    except InputError:
+    except InputError as error:
+        st.warning(literal(f"The thresholds in the address are not used: {error}"))
         return declared
 
 

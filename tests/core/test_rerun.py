@@ -15,7 +15,7 @@ from recompute_core.rerun import (
     why_undecided,
 )
 from recompute_core.results import Judged, Measured, Pair, StudyResult, Timing
-from recompute_core.spec import Earlier, StudySpec, Thresholds, TimingSettings, parse_spec
+from recompute_core.spec import MOST_EARLIER, Earlier, StudySpec, Thresholds, TimingSettings, parse_spec
 from tests.core import records as make
 
 QUICK = TimingSettings(min_pairs=7, max_pairs=15, budget_s=3)
@@ -192,6 +192,21 @@ def test_a_rerun_says_which_gates_were_others() -> None:
     both = repeated(SPEC, "A-49bd", Thresholds(update_ratio=1.51, peak_ratio=0.9))
     (said,) = said_of_reruns(both.follows, both.thresholds)
     assert "whose peak gate was 0.82 (here 0.9) and update gate was 1.35 (here 1.51)," in said
+
+
+def test_of_many_reruns_the_first_is_never_forgotten() -> None:
+    spec = SPEC
+    for number in range(MOST_EARLIER + 5):
+        spec = repeated(spec, f"A-{number}", Thresholds(update_ratio=1.3 + number / 1000))
+    assert len(spec.follows) == MOST_EARLIER
+    assert spec.follows[0] == Earlier(study="A-0", thresholds=SPEC.thresholds)
+    assert [one.study for one in spec.follows[1:3]] == ["A-6", "A-7"]
+    assert parse_spec(spec.model_dump(mode="json")) == spec
+
+
+def test_thresholds_that_hardly_differ_are_told_apart() -> None:
+    spec = repeated(SPEC, "A-49bd", Thresholds(peak_ratio=0.8200001))
+    assert "was 0.82 (here 0.8200001)" in said_of_reruns(spec.follows, spec.thresholds)[0]
 
 
 def test_a_specification_that_repeats_none_is_written_as_ever() -> None:

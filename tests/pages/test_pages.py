@@ -39,6 +39,19 @@ def test_the_quick_study_is_one_button(open_page: OpenPage, store: Store, launch
     assert "Live" in text(app)
 
 
+def test_two_browsers_that_ask_for_the_same_get_one_study(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    _button(open_page(), "Run the quick study").click().run()
+    lock = store.driver_lock(launched[0])
+    assert lock.acquire()  # as if its driver lived
+    app = open_page()
+    _button(app, "Run the quick study").click().run()
+    lock.release()
+    assert len(launched) == 1
+    assert app.query_params["study"] == launched[0]
+
+
 # --- done ---------------------------------------------------------------------------------------
 
 

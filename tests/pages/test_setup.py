@@ -120,10 +120,10 @@ def _set(app, key: str, value) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("gpt_lengths", ["0"], "Sequence lengths: '0' is not a whole number from 1 up"),
-        ("gpt_lengths", ["abc"], "Sequence lengths: 'abc' is not a whole number from 1 up"),
+        ("gpt_lengths", ["0"], "Sequence lengths: '0' is not a whole number from 1 to 2147483647"),
+        ("gpt_lengths", ["abc"], "Sequence lengths: 'abc' is not a whole number from 1 to 2147483647"),
         ("gpt_lengths", [], "Sequence lengths: choose at least one"),
-        ("gpt_batches", ["-4"], "Batch sizes: '-4' is not a whole number from 1 up"),
+        ("gpt_batches", ["-4"], "Batch sizes: '-4' is not a whole number from 1 to 2147483647"),
         ("max_peak", -0.5, "thresholds.peak_ratio"),
         ("max_update", 0.5, "thresholds.update_ratio"),
         ("gpt_width", 250, "width 250 must be a multiple of 16"),

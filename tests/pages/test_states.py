@@ -100,7 +100,7 @@ SAYS: dict[str, dict[str, tuple[str, ...]]] = {
         "running": ("Measuring gpt: time of every-2nd-block", "no verdict yet Not decided yet."),
         "cancelled": (CANCELLED[0], "It can be resumed on Live."),
         "interrupted": (INTERRUPTED[0], "It can be resumed on Live."),
-        "failed": (VERDICT, INCOMPLETE, "Not in the picture: Not measured in full, every-2nd-block"),
+        "failed": (VERDICT, INCOMPLETE),
         **dict.fromkeys(
             ("refused", "estimated"),
             ("is not plain's, so that nothing it costs was", "[Measure the demo]"),
@@ -121,7 +121,7 @@ SAYS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "tradeoff": {
         "none": EMPTY,
-        "queued": (*WAITS, DECLARED, "No candidate has been measured, so the picture is empty."),
+        "queued": (*WAITS, DECLARED, "No candidate has been measured in full, so the picture is empty."),
         "running": (*RUNS, DECLARED, "no verdict yet Not decided yet."),
         "cancelled": (*CANCELLED, DECLARED, "no verdict yet Not decided yet."),
         "interrupted": (*INTERRUPTED, DECLARED, "no verdict yet Not decided yet."),
