@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ..plans.apply import Applied
 from ..results import Memory, ParityPassed
@@ -123,7 +124,9 @@ def _kept_trace(
 
 
 def _mark(label: str) -> None:
-    with record_function(MARK + label):
+    """A range of the profiler. The modes of a selective region do not see it: they would take it for an op
+    that its forward has not run."""
+    with _disable_current_modes(), record_function(MARK + label):
         pass
 
 

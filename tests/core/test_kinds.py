@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from recompute_core.meters import memory
 from recompute_core.meters.kinds import Event, Kinds, kinds
 from recompute_core.meters.timeline import thin
+from recompute_core.plans.apply import applied
 from recompute_core.results import Memory, Timeline
+from recompute_core.spec import CheckpointSettings, OptimizerSettings, Region
+from recompute_core.workloads.update import make_optimizer
+from tests.core import records as make
 from tests.core.test_memory import UNIT, measured, toy
 from tests.core.toys import small_gpt
 
@@ -130,3 +134,18 @@ def test_the_parts_of_the_state_are_the_state() -> None:
         "other": 4,
     }
     assert found.state_parts.total == found.state_bytes
+
+
+@pytest.mark.usefixtures("every_moment")
+def test_what_a_selective_region_keeps_is_kept_and_the_rest_comes_back() -> None:
+    job = small_gpt()
+    regions = tuple(Region(modules=(name,), keep=("aten.mm.default:even",)) for name in job.blocks)
+    optimizer = make_optimizer(job.model, OptimizerSettings())
+    put_on = partial(applied, job.model, regions, CheckpointSettings(rng="ignore"))
+    found = memory.measure_memory(job, optimizer, put_on, make.passed())
+    whole = measured(small_gpt(), job.blocks, rng="ignore")
+    line, kept, back = parts(found)
+    begins = next(at for at, label in line.marks if label == "backward")
+    before = [number for number, at in enumerate(line.seconds) if at <= begins]
+    assert whole.saved_bytes < found.saved_bytes == kept[before[-1]]
+    assert 0 < max(back) < max(parts(whole)[2])

@@ -90,7 +90,7 @@ def finish(kept: Kept) -> None:
     kept.write(
         "throughput",
         Throughput(
-            timing=Timing(samples=(Pair(plain_s=2.0, candidate_s=1.0),) * 7, stopped="all pairs taken"),
+            timing=Timing(samples=(Pair(plain_s=2.0, candidate_s=1.0),) * 9, stopped="all pairs taken"),
             plain_examples=62,
             recomputed_examples=62,
             plain_microbatches=4,
