@@ -124,8 +124,8 @@ def _kept_trace(
 
 
 def _mark(label: str) -> None:
-    """A range of the profiler. The modes of a selective region do not see it: they would take it for an op
-    that its forward has not run."""
+    """A range of the profiler, which the modes of a selective region do not see: they would take it for
+    an op that its forward has not run."""
     with _disable_current_modes(), record_function(MARK + label):
         pass
 
