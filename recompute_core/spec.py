@@ -287,7 +287,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "workload": {"name": "gpt"},
         "shapes": [{"seq_len": t} for t in (128, 256, 512, 768)],
         "plans": ["every-block"],
-        "timing": {"min_pairs": 9, "max_pairs": 9, "budget_s": 0},
+        "timing": {"min_pairs": 7, "max_pairs": 7, "budget_s": 0},
     },
     "receipt": {
         "workload": {"name": "receipts"},
