@@ -149,6 +149,7 @@ def test_a_finger_pulls_a_line_and_scrolls_the_page_and_filters_follow(
     page.wait_for_function(
         "top => document.querySelector('[data-testid=stMain]').scrollTop > top", arg=before
     )
+    _comes_to_rest(page, main)  # a finger that touches a page still moving only stops it
     assert _peak_at(page) == "0.82 of plain, declared"
     expect(page.locator(".handle.update")).to_have_attribute("aria-valuetext", "1.35 of plain, declared")
 
@@ -164,6 +165,13 @@ def test_a_finger_pulls_a_line_and_scrolls_the_page_and_filters_follow(
     page.wait_for_url(re.compile("pick=every-2nd-block"))
     watched.context.close()
     assert watched.problems == []
+
+
+def _comes_to_rest(page: Page, main: Locator) -> None:
+    top = None
+    while (now := main.evaluate("main => main.scrollTop")) != top:
+        top = now
+        page.wait_for_timeout(150)
 
 
 def _swipe(watched: Watched, page: Page, line: Locator, right_px: int, down_px: int) -> None:
