@@ -35,8 +35,8 @@ def _moved() -> None:
     st.switch_page("tradeoff.py", query_params=st.query_params.to_dict())
 
 
+# Pages that show nothing without a study.
 OF_A_STUDY = ("demo", "live", "tradeoff", "result", "reinvest", "decision")
-"""Pages that show nothing without a study."""
 
 # Where links to Trade-off led when it was called Result.
 OLD_RESULT = st.Page(_moved, title="Trade-off", url_path="result")

@@ -1,5 +1,8 @@
 """Every page in every state, run by AppTest from the main script."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -10,6 +13,7 @@ from . import studies
 from .conftest import FRAME, OpenPage
 from .reading import components, figures, pictured, text
 
+ROOT = Path(__file__).parents[2]
 PAGES = ("home", "setup", "live", "tradeoff", "studies")
 
 
@@ -273,6 +277,12 @@ def test_declare_and_re_run_starts_a_study_with_those_thresholds(
 
 
 # --- addresses ----------------------------------------------------------------------------------
+
+
+def test_no_string_of_a_script_is_drawn_by_itself() -> None:
+    """Streamlit would show a docstring below a constant of the main script on every page."""
+    config = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text())
+    assert config["runner"]["magicEnabled"] is False
 
 
 @pytest.mark.parametrize("page", ["live", "tradeoff", "studies", "home"])
