@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from pydantic import ValidationError
+
+from ..errors import StudyError
 from ..gates import candidate_sentence, gap_words, judge, stuck_sentence, study_sentence, study_verdict
 from ..plans.names import regions_of
 from ..results import (
@@ -27,8 +30,16 @@ from .store import Cell, Phase, StudyRow
 def assemble(row: StudyRow, cells: list[Cell], thresholds: Thresholds | None = None) -> StudyResult:
     """The result of a study so far, judged by its declared thresholds.
 
-    Other `thresholds` give a what-if: gates and verdicts change, what was measured does not.
+    Other `thresholds` give a what-if: gates and verdicts change, what was measured does not. Raises
+    StudyError where a record of a cell is damaged.
     """
+    try:
+        return _assembled(row, cells, thresholds)
+    except ValidationError as error:
+        raise StudyError(f"study {row.id} is damaged: a record cannot be read ({error.title})") from None
+
+
+def _assembled(row: StudyRow, cells: list[Cell], thresholds: Thresholds | None) -> StudyResult:
     book = Book.of(cells)
     limits = thresholds or row.spec.thresholds
     candidates = [

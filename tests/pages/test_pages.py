@@ -1,6 +1,8 @@
 """Every page in every state, run by AppTest from the main script."""
 
+import sqlite3
 import tomllib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -291,6 +293,19 @@ def test_an_unknown_study_is_one_clear_line(open_page: OpenPage, page: str) -> N
     assert [error.value for error in app.error] == [
         "There is no study “\\<b\\>nothing\\</b\\>” here. The Studies page lists what was measured."
     ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_study_with_a_damaged_record_is_one_line(open_page: OpenPage, store: Store, page: str) -> None:
+    study = studies.filled(store)
+    with closing(sqlite3.connect(store.path)) as database, database:
+        database.execute("UPDATE cells SET payload = NULL WHERE phase = 'noise'")
+    app = open_page(page, study=study)
+    assert not app.exception
+    damaged = f"study {study} is damaged: a record cannot be read (Noise)"
+    assert [error.value for error in app.error] == (
+        [damaged] if page in ("home", "live", "tradeoff") else []
+    )
 
 
 def test_a_store_that_is_not_ours_is_one_line(store: Store, open_page: OpenPage) -> None:
