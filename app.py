@@ -10,6 +10,7 @@ import re
 import sys
 from pathlib import Path
 
+import pandas  # noqa: F401  whole before two visitors' first pages would import it side by side
 import streamlit as st
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware

@@ -119,7 +119,7 @@ class Longer:
         )
         if self.needed <= self.pairs:
             return said
-        return f"{said} The ratio lies so near the gate that it may stay undecided even so."
+        return f"{said} At the spread that was seen that may not be enough: it may stay undecided."
 
 
 def longer(result: StudyResult, judged: Sequence[Judged], apart_s: float) -> Longer | None:

@@ -123,7 +123,7 @@ def keeps(plain: Memory) -> Said:
     return Said(
         f"At the highest moment{where}, {megabytes(peak)} are in use, and {percent(state / peak)} of "
         f"that is the model with its gradients and its optimizer.{_kept(plain)} Recomputing can only "
-        "touch the rest."
+        "touch what is not the model."
     )
 
 
@@ -133,7 +133,7 @@ def _kept(plain: Memory) -> str:
     if line is None or line.kept is None:
         return ""
     kept = line.kept[line.bytes.index(max(line.bytes))]
-    return f" Of that, forward has kept {megabytes(kept)} for backward." if kept else ""
+    return f" {megabytes(kept)} of what is in use forward has kept for backward." if kept else ""
 
 
 def _where(at: PeakAt | None) -> str:

@@ -31,7 +31,7 @@ def phases(timeline: Timeline) -> list[tuple[str, float, float]]:
     """Each phase of an update: its name, when it begins and ends, in ms."""
     begins = [(label, at * 1e3) for at, label in timeline.marks if label in ("zero_grad", *_PHASES)]
     ends = [at for _, at in begins[1:]] + [timeline.seconds[-1] * 1e3]
-    return [(name, at, end) for (name, at), end in zip(begins, ends, strict=True) if name in _PHASES]
+    return [(name, at, end) for (name, at), end in zip(begins, ends, strict=False) if name in _PHASES]
 
 
 def peak_sentence(plan: str, plain: Memory, own: Memory) -> str:

@@ -85,7 +85,8 @@ def _figures(pairings: Sequence[Pairing]) -> list[str]:
     if not any(moved.values()):
         compared = sum(bool(one.changes) for one in pairings)
         equal = ", and the peaks are equal to the byte" if _equal_peaks(pairings) else ""
-        return [f"No difference beyond the intervals in {count(compared, 'candidate')}{equal}."]
+        timed = "" if _has(pairings, "update_ratio") else "; no update time is in both"
+        return [f"No difference beyond the intervals in {count(compared, 'candidate')}{equal}{timed}."]
     said = []
     for figure, found in moved.items():
         if found:

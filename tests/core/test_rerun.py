@@ -131,7 +131,7 @@ def test_a_longer_study_is_longer_and_bounded() -> None:
     more = longer(result_of(on_it, SPEC), on_it, 0)
     assert more is not None and more.pairs == MOST_PAIRS
     assert more.spec.timing.width == 0.005
-    assert more.words.endswith("so near the gate that it may stay undecided even so.")
+    assert more.words.endswith("that may not be enough: it may stay undecided.")
     slow = judged(timed(plain_ms=(5000.0,)))
     more = longer(result_of(slow, SPEC), slow, 0)
     assert more is not None and more.pairs == 27  # as many as fit into the time

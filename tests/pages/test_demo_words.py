@@ -98,7 +98,7 @@ def test_the_peak_is_many_times_the_model() -> None:
 def test_a_peak_that_is_mostly_the_model_is_no_surprise() -> None:
     assert words.keeps(memory(10, 100_000_000, state=80_000_000)) == Said(
         "At the highest moment, in backward of blocks.7, 100.0 MB are in use, and 80 % of that is the "
-        "model with its gradients and its optimizer. Recomputing can only touch the rest."
+        "model with its gradients and its optimizer. Recomputing can only touch what is not the model."
     )
 
 
@@ -124,12 +124,13 @@ def by_kind(memory: Memory, kept: tuple[int, ...], back: tuple[int, ...]) -> Mem
 def test_how_much_of_the_peak_was_kept_is_said_where_kinds_are_known() -> None:
     kept = by_kind(PLAIN, (0, 250_000_000, 260_000_000), (0, 0, 0))
     assert words.keeps(kept).text.endswith(
-        "20.4 times as much. Of that, forward has kept 250.0 MB for backward."
+        "20.4 times as much. 250.0 MB of what is in use forward has kept for backward."
     )
     assert words.passing(kept.timeline) is not None  # type: ignore[arg-type]
     mostly = by_kind(memory(10, 100_000_000, state=80_000_000), (0, 12_000_000, 0), (0, 0, 0))
     assert words.keeps(mostly).text.endswith(
-        "Of that, forward has kept 12.0 MB for backward. Recomputing can only touch the rest."
+        "12.0 MB of what is in use forward has kept for backward. Recomputing can only touch what is "
+        "not the model."
     )
     unknown = kept.timeline.model_copy(update={"kept": None, "back": None})  # type: ignore[union-attr]
     assert words.passing(unknown) is None

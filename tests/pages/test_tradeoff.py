@@ -137,6 +137,7 @@ def test_phases_follow_each_other_to_the_end() -> None:
         ("backward", 100, 250),
         ("optimizer", 250, 300),
     ]
+    assert timelines.phases(LINE.model_copy(update={"marks": ()})) == []
 
 
 def weighed(**kinds: tuple[int, ...]) -> tuple[Memory, Timeline]:

@@ -578,3 +578,11 @@ def test_whatever_else_a_trusted_signer_says_is_refused(data: st.DataObject) -> 
     before = inner[path[-1]]
     inner[path[-1]] = data.draw(ODD.filter(lambda value: canonical(value) != canonical(before)))
     assert not checked(forged(said)).verified
+
+
+def test_a_timeline_without_marks_is_read_like_any_other() -> None:
+    name = timeline_name("T=128 B=4")
+    value = json.loads(evidence()[name])
+    value["candidate"]["marks"] = []
+    found = checked(forged(files=evidence() | {name: canonical(value)}))
+    json.dumps(found.document(), allow_nan=False)

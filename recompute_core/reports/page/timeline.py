@@ -126,7 +126,7 @@ def phases(line: Timeline) -> list[tuple[str, float, float]]:
     """Each phase of an update: its name, when it begins and ends, in ms."""
     begins = [(label, at * 1e3) for at, label in line.marks if label in ("zero_grad", *_PHASES)]
     ends = [at for _, at in begins[1:]] + [line.seconds[-1] * 1e3]
-    return [(name, at, end) for (name, at), end in zip(begins, ends, strict=True) if name in _PHASES]
+    return [(name, at, end) for (name, at), end in zip(begins, ends, strict=False) if name in _PHASES]
 
 
 def _phases(plot: Plot, line: Timeline, kind: str, name: str) -> Html:
