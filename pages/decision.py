@@ -64,8 +64,7 @@ def _decision(study: str, plan: str) -> Predicate:
 def _not_yet(found: Snapshot) -> None:
     words = UNFINISHED_SENTENCES[found.row.status]
     st.html(markup.strip(f"{words} There is nothing to release yet.", "plain"))
-    label = "Resume it on Live" if found.row.ended else "Watch it live"
-    st.page_link("live.py", label=label, query_params={"study": found.row.id})
+    chrome.live_link(found.row)
 
 
 def _chosen_plan(found: Snapshot) -> str:

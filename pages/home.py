@@ -87,7 +87,7 @@ def _running(row: StudyRow) -> None:
             ),
             width="content",
         )
-        st.page_link("live.py", label="Watch it live", query_params={"study": row.id})
+        chrome.live_link(row)
 
 
 def _latest(row: StudyRow) -> None:

@@ -66,7 +66,7 @@ def _asking(found: Snapshot, known: Sequence[Kept]) -> None:
     _choice(found.row.id, known, None)
     if not found.row.ended:
         st.html(markup.strip("This study is still being measured: nothing is saved yet.", "plain"))
-        st.page_link("live.py", label="Watch it live", query_params={"study": found.row.id})
+        chrome.live_link(found.row)
         return
     st.html(f'<div class="rs-lead"><p>{reinvest_ask.lead(found.row.spec)}</p></div>')
     reinvest_form.ask(found)

@@ -92,8 +92,7 @@ def _standing(found: Snapshot) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(markup.strip(UNFINISHED_SENTENCES[row.status], "plain"), width="content")
-        label = "Resume it on Live" if row.ended else "Watch it live"
-        st.page_link("live.py", label=label, query_params={"study": row.id})
+        chrome.live_link(row)
 
 
 def _strip(found: Snapshot, result: StudyResult, what_if: bool) -> None:

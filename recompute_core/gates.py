@@ -29,6 +29,7 @@ from .results import (
     Verdict,
 )
 from .spec import Thresholds
+from .words import pairs_words
 
 # --- the receipt project's gate, on supplied figures -------------------------------------------
 
@@ -173,7 +174,7 @@ def latency_gate(timing: Timing, thresholds: Thresholds) -> Gate:
         ci95=timing.ratio_ci95,
         kind=timing.kind,
         sentence=f"Update {timing.update_s * 1e3:.0f} ms instead of "
-        f"{timing.plain_median_s * 1e3:.0f} ms, {timing.pairs_words}.",
+        f"{timing.plain_median_s * 1e3:.0f} ms, {pairs_words(timing)}.",
     )
 
 

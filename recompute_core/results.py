@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, model_validator
 
-from .intervals import Interval, coverage, extremes, median, median_interval
+from .intervals import Interval, extremes, median, median_interval
 from .spec import Region, StudySpec, Thresholds
 
 FigureKind = Literal["measured", "estimated", "supplied"]
@@ -411,6 +411,9 @@ class PeakAt(Record):
         return f"{phase} of {self.module}"
 
 
+_PHASES = ("zero_grad", "forward", "backward", "optimizer")
+
+
 class Timeline(Record):
     """Bytes alive over one update, thinned so that every peak of a bin is kept."""
 
@@ -423,6 +426,14 @@ class Timeline(Record):
     """Of these, what replays brought back; None where the meter cannot tell."""
     marks: tuple[tuple[float, str], ...]
     """When each phase or block began: seconds, label."""
+
+    @property
+    def phases(self) -> list[tuple[str, float, float]]:
+        """Forward, backward and the optimizer's step: its name, when each begins and ends, in ms."""
+        begins = [(label, at * 1e3) for at, label in self.marks if label in _PHASES]
+        ends = [*(at for _, at in begins[1:]), self.seconds[-1] * 1e3]
+        spans = [(name, at, end) for (name, at), end in zip(begins, ends, strict=False)]
+        return [span for span in spans if span[0] != "zero_grad"]
 
     @model_validator(mode="after")
     def _one_figure_a_moment(self) -> Self:
@@ -685,13 +696,6 @@ class Timing(Record):
         """What an update takes where plain takes its median. `candidate_median_s` is of other moments
         than plain's median, and on a busy machine the two need not agree with the paired ratio."""
         return self.plain_median_s * self.ratio_median
-
-    @property
-    def pairs_words(self) -> str:
-        """`9 pairs`; with too few for a 95 % interval also what theirs covers."""
-        covered = coverage(self.pairs)
-        said = f"{self.pairs} pair{'s' * (self.pairs != 1)}"
-        return said if covered >= 0.95 else f"{said} (their interval covers {100 * covered:.3g} %)"
 
 
 # --- gates, candidates, the study ------------------------------------------------------------

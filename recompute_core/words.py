@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from .results import Outcome
+from .intervals import coverage
+from .results import Outcome, Timing
 
 OUTCOMES: dict[Outcome, str] = {
     "pass": "pass",
@@ -28,6 +29,12 @@ def sentence_case(text: str) -> str:
 def count(number: int, one: str, many: str | None = None) -> str:
     """`1 study`, `3 studies`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def pairs_words(timing: Timing) -> str:
+    """`9 pairs`; with too few for a 95 % interval also what theirs covers."""
+    said, covered = count(timing.pairs, "pair"), coverage(timing.pairs)
+    return said if covered >= 0.95 else f"{said} (their interval covers {100 * covered:.3g} %)"
 
 
 def listed(words: Sequence[str]) -> str:

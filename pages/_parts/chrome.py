@@ -159,6 +159,12 @@ def nothing_yet() -> None:
         st.page_link("setup.py", label="Set up your own")
 
 
+def live_link(row: StudyRow) -> None:
+    """Where to go on with a study that is not done."""
+    label = "Resume it on Live" if row.ended else "Watch it live"
+    st.page_link("live.py", label=label, query_params={"study": row.id})
+
+
 def launch_and_watch(spec: StudySpec, answer: PlanResult | None = None) -> None:
     """Launch a study and show it live; `answer` as in `launch_once`."""
     study = launch_once(spec, answer)

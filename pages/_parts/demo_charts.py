@@ -15,7 +15,7 @@ from recompute_core.results import Memory, Timeline
 
 from .pairs import pairs_chart
 from .palette import Palette
-from .timelines import Area, areas, phases, stacked
+from .timelines import Area, areas, stacked
 from .words import plan_label, plan_short
 
 
@@ -162,7 +162,7 @@ def _peak(figure: go.Figure, name: str, timeline: Timeline, look: Look, alone: b
 def _phases(figure: go.Figure, timeline: Timeline, look: Look) -> None:
     """Forward and backward, parted by a thin line down to what is in use then, and named at the top."""
     whole, top = timeline.seconds[-1] * 1e3, figure.layout.yaxis.range[1]
-    for name, begin, end in phases(timeline):
+    for name, begin, end in timeline.phases:
         if end - begin < 0.06 * whole:
             continue
         if begin > 0.02 * whole:

@@ -11,12 +11,12 @@ from typing import Any
 from recompute_core.gates import candidate_sentence, is_open, megabytes
 from recompute_core.results import Judged, Measured, StudyResult
 from recompute_core.spec import Thresholds
-from recompute_core.words import count, shape_labels
+from recompute_core.words import count, pairs_words, shape_labels
 
 from .data import Snapshot
 from .filters import Filters
 from .found import Budget, Estimated
-from .gate_address import Ends
+from .gate_address import Ends, ends_of
 from .palette import VERDICT_MARK, Mark
 from .picture import NAMED_IN_WORDS, Point, describe, names, points, view_of
 from .words import KINDS, plan_label
@@ -82,7 +82,6 @@ def document(
     plotted = found.once(("plotted", *shapes), lambda: _plotted(measured, judged))
     by_id = {candidate_id(one): one for one in judged}
     aside = _aside(filters.kept(judged))
-    left, right, bottom, top = view_of(measured, declared, searched, budget)
     one_shape = len({point.shape_key for point in measured}) == 1
     several = len(set(shapes)) > 1
     return {
@@ -93,14 +92,41 @@ def document(
         "more": len(aside) - len(aside[:_MOST_ASIDE]),
         "pareto": _pareto(measured),
         "budget": asdict(budget) if budget else None,
-        "view": {"left": left, "right": right, "bottom": bottom, "top": top},
+        "view": _view(measured, declared, searched, budget),
         "absolute": _absolute(measured[0]) if one_shape else None,
         "declared": _places(declared),
         "limits": _places(result.thresholds),
         "words": _words(measured, judged, result.thresholds, searched, filters),
         "filters": filters.document(),
-        "ends": {"peak": ends.peak, "update": ends.update},
+        "ends": asdict(ends),
     }
+
+
+def unfilled(limits: Thresholds) -> dict[str, object]:
+    """The same before anything was measured: plain, the gates, the adopt region."""
+    return {
+        "study": "",
+        **{name: [] for name in ("points", "rings", "aside", "pareto")},
+        "more": 0,
+        "budget": None,
+        "view": _view([], limits),
+        "absolute": None,
+        "declared": _places(limits),
+        "limits": _places(limits),
+        "words": describe([], limits),
+        "filters": EVERYTHING.document(),
+        "ends": asdict(ends_of(limits)),
+    }
+
+
+def _view(
+    measured: Sequence[Point],
+    limits: Thresholds,
+    searched: Sequence[Estimated] = (),
+    budget: Budget | None = None,
+) -> dict[str, float]:
+    edges = view_of(measured, limits, searched, budget)
+    return dict(zip(("left", "right", "bottom", "top"), edges, strict=True))
 
 
 def _places(limits: Thresholds) -> dict[str, float]:
@@ -167,7 +193,7 @@ def _tip(candidate: Measured, best: bool) -> list[str]:
         f"peak {megabytes(own)}, plain {megabytes(plain)}: {memory.ratio:.3f} ({spread})",
         f"update {timing.update_s * 1e3:,.0f} ms, "
         f"plain {timing.plain_median_s * 1e3:,.0f} ms: {timing.ratio_median:.3f} "
-        f"({low:.3f} to {high:.3f}), {timing.pairs_words}",
+        f"({low:.3f} to {high:.3f}), {pairs_words(timing)}",
         *(() if best else ("dominated: another plan is at most as high and as slow",)),
         KINDS[timing.kind],
     ]

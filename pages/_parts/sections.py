@@ -13,7 +13,7 @@ from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import StudyResult
 from recompute_core.spec import StudySpec
 from recompute_core.studies.flow import PLAIN
-from recompute_core.words import MB_NOTE, shape_labels
+from recompute_core.words import MB_NOTE, pairs_words, shape_labels
 
 from . import charts, choices, markup, planmap, published, tables, timelines
 from .data import Snapshot
@@ -258,7 +258,7 @@ def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         markup.strip(
             f"{plan_label(plan)} at {shape}: an update takes {timing.update_s * 1e3:,.0f} ms, "
             f"plain {timing.plain_median_s * 1e3:,.0f} ms; the ratio is {timing.ratio_median:.3f} "
-            f"({low:.3f} to {high:.3f}) over {timing.pairs_words}, stopped: {timing.stopped}.",
+            f"({low:.3f} to {high:.3f}) over {pairs_words(timing)}, stopped: {timing.stopped}.",
             "plain",
         )
     )

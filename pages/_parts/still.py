@@ -4,7 +4,7 @@ hand.
 Plotly's script alone is five times as large as all else of the first page that a browser fetches.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from recompute_core.results import StudyResult
 from recompute_core.spec import Thresholds
@@ -13,7 +13,6 @@ from . import plotted
 from .data import Snapshot
 from .draggable import HTML
 from .gate_address import ends_of
-from .picture import describe, view_of
 from .served import served
 
 
@@ -38,22 +37,7 @@ def still(found: Snapshot, result: StudyResult | None = None, size: Size | None 
 
 def unfilled(limits: Thresholds) -> None:
     """The picture before anything was measured: plain, the gates, the adopt region."""
-    view = dict(zip(("left", "right", "bottom", "top"), view_of([], limits, [], None), strict=True))
-    lines = {"peak": limits.peak_ratio, "update": limits.update_ratio}
-    _draw(
-        {
-            "study": "",
-            **{name: [] for name in ("points", "rings", "aside", "pareto")},
-            **dict.fromkeys(("budget", "absolute")),
-            "more": 0,
-            "view": view,
-            "declared": lines,
-            "limits": lines,
-            "words": describe([], limits),
-            "filters": plotted.EVERYTHING.document(),
-            "ends": asdict(ends_of(limits)),
-        }
-    )
+    _draw(plotted.unfilled(limits))
 
 
 def _draw(document: dict[str, object]) -> None:

@@ -14,8 +14,6 @@ from recompute_core.results import Memory, StateParts, Timeline
 from .palette import Palette, faint
 from .words import plan_label
 
-_PHASES = ("forward", "backward", "optimizer")
-
 
 @dataclass(frozen=True)
 class Area:
@@ -25,13 +23,6 @@ class Area:
     bytes: tuple[int, ...]
     colour: str
     hatch: str
-
-
-def phases(timeline: Timeline) -> list[tuple[str, float, float]]:
-    """Each phase of an update: its name, when it begins and ends, in ms."""
-    begins = [(label, at * 1e3) for at, label in timeline.marks if label in ("zero_grad", *_PHASES)]
-    ends = [at for _, at in begins[1:]] + [timeline.seconds[-1] * 1e3]
-    return [(name, at, end) for (name, at), end in zip(begins, ends, strict=False) if name in _PHASES]
 
 
 def peak_sentence(plan: str, plain: Memory, own: Memory) -> str:
@@ -130,8 +121,9 @@ def timeline_chart(
                        "zeroline": False, "ticks": ""},
         }
     )  # fmt: skip
-    for area in areas(*(plain if stack_plain else own), colours):
-        figure.add_trace(stacked(area, (plain if stack_plain else own)[1]))
+    memory, timeline = plain if stack_plain else own
+    for area in areas(memory, timeline, colours):
+        figure.add_trace(stacked(area, timeline))
     for label, (_, timeline), colour, dash in (
         ("plain", plain, colours.ink, "dot"),
         (plan_label(plan), own, colours.series[0], "solid"),
@@ -201,7 +193,7 @@ def _peak(label: str, timeline: Timeline, colour: str, ink: str) -> go.Scatter:
 
 
 def _add_phases(figure: go.Figure, label: str, timeline: Timeline, colour: str, ink: str) -> None:
-    found = phases(timeline)
+    found = timeline.phases
     figure.add_trace(
         go.Bar(
             base=[begin for _, begin, _ in found],

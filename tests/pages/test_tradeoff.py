@@ -132,12 +132,12 @@ LINE = Timeline(
 
 
 def test_phases_follow_each_other_to_the_end() -> None:
-    assert timelines.phases(LINE) == [
+    assert LINE.phases == [
         ("forward", 50, 100),
         ("backward", 100, 250),
         ("optimizer", 250, 300),
     ]
-    assert timelines.phases(LINE.model_copy(update={"marks": ()})) == []
+    assert LINE.model_copy(update={"marks": ()}).phases == []
 
 
 def weighed(**kinds: tuple[int, ...]) -> tuple[Memory, Timeline]:

@@ -10,7 +10,6 @@ from .view import ReportView, ShapeView
 from .words import plan_label
 
 _HEIGHT, _SMALL, _ROW = 270, 150, 22
-_PHASES = ("forward", "backward", "optimizer")
 _ROOM_FOR_NAME = 0.16
 """Share of the width that a phase's name needs."""
 _MOST_SMALL = 6
@@ -122,17 +121,10 @@ def _peak(plot: Plot, line: Timeline, kind: str, longest: float) -> Html:
     return Html(plot.mark(at, peak, "peak", f"fill-{kind} edged") + plot.at(at, peak, name))
 
 
-def phases(line: Timeline) -> list[tuple[str, float, float]]:
-    """Each phase of an update: its name, when it begins and ends, in ms."""
-    begins = [(label, at * 1e3) for at, label in line.marks if label in ("zero_grad", *_PHASES)]
-    ends = [at for _, at in begins[1:]] + [line.seconds[-1] * 1e3]
-    return [(name, at, end) for (name, at), end in zip(begins, ends, strict=False) if name in _PHASES]
-
-
 def _phases(plot: Plot, line: Timeline, kind: str, name: str) -> Html:
     """One row: which phase the update is in."""
     drawn: list[Html] = []
-    found = phases(line)
+    found = line.phases
     for phase, begin, end in found:
         left, right = plot.across.share(begin), plot.across.share(end)
         drawn.append(
