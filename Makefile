@@ -1,13 +1,14 @@
 # make app     the dashboard, on http://127.0.0.1:8501
 # make study   the quick study in the terminal
 # make test    everything that CI runs: lint, types, tests, browser journeys
+# make test-ray     a part of it: studies on a Ray cluster of two nodes
 # make bench   measure the product itself and print the tables of the README
 # Each target makes .venv with what it needs on first use.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app study test bench screenshots tools clean
+.PHONY: app study test test-ray bench screenshots tools clean
 
 app: .venv/run
 	$(BIN)/streamlit run app.py
@@ -21,6 +22,9 @@ test: .venv/dev tools
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile --ignore=tests/browser
 	$(BIN)/pytest tests/browser
+
+test-ray: .venv/dev
+	$(BIN)/pytest tests/cluster
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench
@@ -39,7 +43,7 @@ tools: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/dev: .venv/run requirements-dev.txt requirements-models.txt requirements-login.txt
+.venv/dev: .venv/run requirements-dev.txt requirements-models.txt requirements-login.txt requirements-ray.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 

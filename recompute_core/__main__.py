@@ -19,7 +19,7 @@ import click
 
 from .command_gate import gate
 from .comparing.command import compare
-from .errors import Cancelled, InputError, StoreError
+from .errors import Cancelled, EngineError, InputError, StoreError
 from .output import EXIT_CODES, json_option
 from .output import check_json_file as _check_writable
 from .output import show as _print
@@ -31,11 +31,26 @@ from .reports.command_recheck import recheck
 from .reports.command_report import report, verify
 from .settings import OURS, size_fields
 from .spec import PRESETS
+from .studies.engines import ADDRESS
 from .words import printable
 
 if TYPE_CHECKING:
     from .planning import Wish
 
+
+def _at_address(_: click.Context, __: click.Parameter, address: str | None) -> None:
+    """Ray's own variable carries the address to whatever drives the study."""
+    if address is not None:
+        os.environ[ADDRESS] = address
+
+
+address_option = click.option(
+    "--address",
+    metavar="HOST:PORT",
+    expose_value=False,
+    callback=_at_address,
+    help=f"The Ray cluster, or auto for the one that this machine is part of; else {ADDRESS}.",
+)
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one setting; may be repeated."
 )
@@ -61,6 +76,12 @@ def cli() -> None:
     metavar="NAME",
     help="A model: gpt, receipts, hf:CONFIG, timm:MODEL, a registered name or package.module:function.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "ray"]),
+    help="Where cells are done: on this machine, or each on a GPU or node of a Ray cluster.",
+)
+@address_option
 @set_option
 @json_option
 def study(
@@ -68,6 +89,7 @@ def study(
     preset_name: str | None,
     sweeps: tuple[str, ...],
     workload: str | None,
+    engine: str | None,
     settings: tuple[str, ...],
     json_file: str | None,
 ) -> None:
@@ -76,6 +98,7 @@ def study(
     from .studies.admission import admit
     from .studies.store import Store
 
+    settings += (f"engine={engine}",) if engine else ()
     spec = asked(preset_name, file, settings, sweeps, workload)
     store = Store()
     _check_writable(json_file)
@@ -85,6 +108,7 @@ def study(
 
 @cli.command(epilog="Example: python -m recompute_core resume 20261129-163455-3f9c")
 @click.argument("study_id", metavar="STUDY")
+@address_option
 @json_option
 def resume(study_id: str, json_file: str | None) -> None:
     """Go on with an interrupted, cancelled or incomplete study."""
@@ -102,6 +126,7 @@ def resume(study_id: str, json_file: str | None) -> None:
 
 @cli.command(epilog="Example: python -m recompute_core longer 20261129-163455-3f9c")
 @click.argument("study_id", metavar="STUDY")
+@address_option
 @json_option
 def longer(study_id: str, json_file: str | None) -> None:
     """Measure an undecided study longer: a new one under the same thresholds, with more pairs.
@@ -461,7 +486,7 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
         _fail(error.format_message(), error.exit_code)
-    except (InputError, StoreError, Cancelled) as error:
+    except (InputError, StoreError, EngineError, Cancelled) as error:
         _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         _fail("stopped", 4)

@@ -20,6 +20,12 @@ class StudyError(StoreError):
     """One study of the store cannot be read; the others can."""
 
 
+class EngineError(RuntimeError):
+    """The cluster that was to do a study cannot be used; what the study had finished is kept."""
+
+    exit_code = 4
+
+
 class Cancelled(RuntimeError):
     """The study was stopped on request; what it had finished is kept."""
 

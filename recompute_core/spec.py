@@ -31,6 +31,7 @@ from .settings import (
 
 Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
 Precision = Literal["float32", "bfloat16"]
+EngineName = Literal["local", "ray"]
 
 
 class Thresholds(Frozen):
@@ -149,6 +150,9 @@ class StudySpec(Frozen):
     """CPU threads; empty for torch's own choice."""
     silence_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     """A worker that says nothing for this many seconds is taken for hung and stopped."""
+    engine: Annotated[EngineName, Field(exclude_if=lambda engine: engine == "local")] = "local"
+    """Where cells are done: `local`, on this machine one after the other; `ray`, each on a GPU or a node
+    of a Ray cluster of its own. Not written where it is this machine, as specifications of old hash."""
     follows: Annotated[
         tuple[Earlier, ...], Field(max_length=MOST_EARLIER, exclude_if=lambda earlier: not earlier)
     ] = ()

@@ -18,9 +18,10 @@ from ..estimating import LIMITS, Field
 from ..results import Record
 from ..settings import ReceiptsSettings, size_fields
 from ..studies.background import in_one_line
-from ..studies.engine import LocalEngine, follow
+from ..studies.engine import follow
 from ..studies.flow import Book
 from ..studies.launch import start_detached
+from ..studies.local_engine import LocalEngine
 from ..studies.locks import Lock, machine_lock
 from ..studies.store import Store
 from .admission import admit, candidate_of, spec_at

@@ -12,6 +12,7 @@ from ..plans.names import regions_of
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
+from .engines import check_engine
 from .looking import looked_up
 
 
@@ -20,6 +21,7 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
 
     Raises InputError when a plan cannot run, a shape is beyond memory, or photos are unusable.
     """
+    check_engine(spec)
     spec = looked_up(spec)
     check_custom_plans(spec)
     for index, plan in enumerate(spec.plans):
@@ -53,8 +55,8 @@ def _state_bytes(spec: StudySpec) -> int:
 
 def check_memory(spec: StudySpec) -> None:
     """Raises InputError when plain at some shape needs more memory than this machine has."""
-    if spec.device not in ("auto", "cpu"):
-        return  # an accelerator's memory is known only where torch is loaded
+    if spec.device not in ("auto", "cpu") or spec.engine != "local":
+        return  # an accelerator's memory is known only where torch is loaded, a node's only there
     there = psutil.virtual_memory().total
     for index, shape in enumerate(spec.shapes):
         sizes = sizes_of(spec.at(shape), spec.precision)

@@ -9,17 +9,19 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import Cancelled, InputError, StoreError
+from ..errors import Cancelled, EngineError, InputError, StoreError
 from ..plans.names import regions_of
 from ..results import Canary
 from .artifacts import reference_name, trace_name
 from .assemble import assemble
 from .background import named
-from .engine import LocalEngine, follow
-from .flow import Book, CellKey, Task, next_task, without_rollback
+from .engine import TICK_S, Engine, Following
+from .engines import engine_for
+from .flow import Book, CellKey, Task, ready_tasks, without_rollback
 from .locks import Lock, machine_lock
 from .looking import check_registered
 from .store import Status, Store
@@ -33,9 +35,6 @@ def unheard(kind: str, cell: CellKey | None, data: dict[str, Any]) -> None:
     """A listener that takes no notice."""
 
 
-_TICK_S = 0.2
-
-
 def drive(
     store: Store,
     study: str,
@@ -44,24 +43,38 @@ def drive(
 ) -> None:
     """Do all that is left of a study and conclude it.
 
-    Raises InputError when another driver has it, Cancelled when asked to stop. `lock` is the study's
-    driver lock when the caller holds it already.
+    Raises InputError when another driver has it, EngineError when it cannot be done where it was to be,
+    Cancelled when asked to stop. `lock` is the study's driver lock when the caller holds it already.
     """
-    check_registered(store.study(study).spec)
+    spec = store.study(study).spec
+    check_registered(spec)
     held = lock or store.claim(study)
-    machine = machine_lock(f"the study {study} of {named(store.study(study).spec)}")
+    machine = machine_lock(f"the study {study} of {named(spec)}")
     try:
         driver = _Driver(store, study, listener)
         try:
-            driver.wait_for(machine)
+            if spec.engine == "local":
+                driver.wait_for(machine)
             driver.run()
         except (Cancelled, KeyboardInterrupt):
             driver.conclude("cancelled")
             store.ask_cancel(study, False)
             raise Cancelled(f"study {study} was cancelled; 'resume {study}' goes on") from None
+        except EngineError as error:
+            driver.conclude("incomplete", str(error))
+            raise
     finally:
         machine.release()
         held.release()
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A task that a worker is doing."""
+
+    task: Task
+    following: Following
+    listening: "_Listening"
 
 
 class _Driver:
@@ -70,7 +83,7 @@ class _Driver:
         self._study = study
         self._listen = listener
         self._spec = store.study(study).spec
-        self._engine = LocalEngine(store.folder(study) / "worker.log")
+        self._running: list[_Running] = []
         store.forget_unfinished(study)
         for cell in store.cells(study):
             if cell.phase == "reference" and not self._reference(cell.shape_key).exists():
@@ -79,44 +92,74 @@ class _Driver:
             store.forget_cell(study, *key)
 
     def wait_for(self, machine: Lock) -> None:
-        """Queue until this study may measure: first come, first served."""
+        """Queue until this study may measure on this machine: first come, first served."""
         self._store.set_status(self._study, "queued")
         told: int | None = None
         while True:
             self._stop_if_asked()
-            ahead = [row.id for row in self._store.live()]
+            ahead = [row.id for row in self._store.live() if row.spec.engine == "local"]
             ahead = ahead[: ahead.index(self._study)] if self._study in ahead else ahead
             if not ahead and machine.acquire():
-                break
+                return
             if told != len(ahead):
                 told = len(ahead)
                 self._listen("queued", None, {"ahead": told})
-            time.sleep(_TICK_S)
-        self._store.set_status(self._study, "running")
+            time.sleep(TICK_S)
 
     def run(self) -> None:
-        while (task := next_task(self._spec, self._book())) is not None:
-            canary = self._canary_of(task) if task.phases[0] == "canary" else None
-            if canary is not None:
-                self._take_over(task, canary)
-            else:
-                self._do(task)
+        engine = engine_for(self._spec, self._store.folder(self._study) / "worker.log")
+        try:
+            self._store.set_status(self._study, "running")
+            self._do_all(engine)
+        finally:
+            for one in self._running:
+                one.following.stop()
+            engine.close()
         result = assemble(self._store.study(self._study), self._store.cells(self._study))
         failed = any(cell.state == "failed" for cell in self._store.cells(self._study))
         missed = any(getattr(j.candidate, "stopped_by", "") == "canary" for j in result.judged)
         self.conclude("incomplete" if failed or missed else "done")
 
-    def conclude(self, status: Status) -> None:
+    def _do_all(self, engine: Engine) -> None:
+        """Keep every place of the engine busy until nothing is left that can be done."""
+        self._begin(engine)
+        while self._running:
+            for one in tuple(self._running):
+                told = one.listening.told
+                why = one.following.step(TICK_S / len(self._running))
+                if why is not None:
+                    one.listening.end(why)
+                    self._running.remove(one)
+                self._stop_if_asked()
+                if why is not None or one.listening.told > told:
+                    self._begin(engine)
+
+    def _begin(self, engine: Engine) -> None:
+        """Begin what can be begun now."""
+        while len(self._running) < engine.places:
+            busy = {(one.task.shape_key, one.task.plan) for one in self._running}
+            task = next(ready_tasks(self._spec, self._book(), busy), None)
+            if task is None:
+                return
+            canary = self._canary_of(task) if task.phases[0] == "canary" else None
+            if canary is not None:
+                self._take_over(task, canary)
+            else:
+                self._running.append(self._started(engine, task))
+
+    def conclude(self, status: Status, why: str | None = None) -> None:
+        """Write down how the study ended; `why` is said in the place of what it found."""
         result = assemble(self._store.study(self._study), self._store.cells(self._study))
-        sentence = result.sentence if status != "cancelled" else "Cancelled; what was finished is kept."
+        cancelled = "Cancelled; what was finished is kept." if status == "cancelled" else None
+        sentence = why or cancelled or result.sentence
         self._store.conclude(self._study, status, result.verdict, sentence)
         self._listen("status", None, {"status": status, "sentence": sentence})
 
     def _book(self) -> Book:
         return Book.of(self._store.cells(self._study))
 
-    def _do(self, task: Task) -> None:
-        worker = self._engine.start(
+    def _started(self, engine: Engine, task: Task) -> _Running:
+        worker = engine.start(
             Assignment(
                 spec=self._spec,
                 shape=task.shape,
@@ -133,8 +176,7 @@ class _Driver:
             )
         )
         listening = _Listening(self, task)
-        why = follow(worker, listening.hear, self._spec.silence_s, self._stop_if_asked)
-        listening.end(why)
+        return _Running(task, Following(worker, listening.hear, self._spec.silence_s), listening)
 
     def _canary_of(self, task: Task) -> Canary | None:
         return self._book().canary_of(task.canary) if task.canary else None
@@ -163,6 +205,8 @@ class _Listening:
         self._task = task
         self._left = list(task.phases)
         self._begun: str | None = None
+        self.told = 0
+        """How many phases have ended."""
 
     def hear(self, said: dict[str, Any]) -> None:
         kind, phase = said.pop("kind"), said.pop("phase")
@@ -173,6 +217,7 @@ class _Listening:
         elif kind == "done":
             self._store.finish_cell(self._study, *key, said["payload"])
             self._left.remove(phase)
+            self.told += 1
         elif kind == "failed":
             self._store.fail_cell(self._study, *key, said["reason"])
             self._left.clear()
@@ -204,7 +249,7 @@ def main() -> None:
         lock = store.driver_lock(asked.study)
         lock.adopt(asked.lock_fd)
         drive(store, asked.study, lock)
-    except (InputError, StoreError, Cancelled) as error:
+    except (InputError, StoreError, EngineError, Cancelled) as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
 

@@ -1,11 +1,12 @@
 """What comes next in a study: a pure function of what is asked and what has been found.
 
 The order is fixed. At each shape: plain's reference, noise and legality; then candidate by candidate
-canary, parity and memory, so that figures arrive early; then their times. A resumed study asks the
-same question of the same cells, so resuming needs no rule of its own.
+canary, parity and memory, so that figures arrive early; then their times. An engine that has several
+places also begins what comes later and waits for nothing. A resumed study asks the same question of the
+same cells, so resuming needs no rule of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -135,43 +136,57 @@ def hash_of(spec: StudySpec, plan: str) -> str:
 
 def next_task(spec: StudySpec, book: Book) -> Task | None:
     """The next piece of work, or None when nothing is left that can be done."""
+    return next(ready_tasks(spec, book), None)
+
+
+Busy = Collection[tuple[str, str]]
+"""Shape key and plan of the tasks that are being done."""
+
+
+def ready_tasks(spec: StudySpec, book: Book, busy: Busy = ()) -> Iterator[Task]:
+    """Every piece of work that could begin now beside those in `busy`, in the order of the study.
+
+    Plain's memory comes once for each candidate that waits for it: ask anew when one has begun.
+    """
     if any((canary := book.canary(*key)) and not canary.caught for key in _candidates(spec)):
-        return None  # a check that lets a broken replay through proves nothing: the study stops
+        return  # a check that lets a broken replay through proves nothing: the study stops
     for shape in spec.shapes:
-        task = _next_at(spec, book, shape)
-        if task is not None:
-            return task
-    return None
+        for task in _ready_at(spec, book, shape):
+            if (task.shape_key, task.plan) not in busy:
+                yield task
 
 
 def _candidates(spec: StudySpec) -> list[tuple[str, str]]:
     return [(shape_key(spec.at(shape)), plan) for shape in spec.shapes for plan in spec.plans]
 
 
-def _next_at(spec: StudySpec, book: Book, shape: dict[str, int]) -> Task | None:
+def _ready_at(spec: StudySpec, book: Book, shape: dict[str, int]) -> Iterator[Task]:
     key = shape_key(spec.at(shape))
     prepare = book.open(key, PLAIN, ("reference", "noise", "legality"))
     if prepare:
-        return Task(shape, key, PLAIN, prepare)
+        yield Task(shape, key, PLAIN, prepare)
+        return
     noise, legality = book.noise(key), book.legality(key)
     if noise is None or legality is None or noise.failures(spec.thresholds):
-        return None
+        return
     legal = [plan for plan in spec.plans if not legality.refusals(module_names(spec, plan))]
+    in_memory = set()
     for plan in legal:
         phases = book.open(key, plan, ("canary", "parity"))
         if phases:
             canary = canary_module(spec, plan, legality)
             floor = noise.largest_relative_gap
-            return Task(shape, key, plan, phases, noise_floor=floor, canary=canary)
+            yield Task(shape, key, plan, phases, noise_floor=floor, canary=canary)
+            continue
         proof = book.proof(key, plan)
         for measured in (PLAIN, plan) if proof else ():
             if book.open(key, measured, ("memory",)):
-                return Task(shape, key, measured, ("memory",), proof)
+                in_memory.add(measured)
+                yield Task(shape, key, measured, ("memory",), proof)
     for plan in legal:
         proof = book.proof(key, plan)
-        if proof and book.open(key, plan, ("time",)):
-            return Task(shape, key, plan, ("time",), proof)
-    return None
+        if proof and plan not in in_memory and book.open(key, plan, ("time",)):
+            yield Task(shape, key, plan, ("time",), proof)
 
 
 def without_rollback(spec: StudySpec, book: Book) -> list[CellKey]:

@@ -15,7 +15,8 @@ from ..plans.names import Regions
 from ..results import Canary, Memory, Noise, Parity, ParityPassed, Reference
 from ..spec import StudySpec
 from .artifacts import reference_name
-from .engine import LocalEngine, follow
+from .engine import follow
+from .local_engine import LocalEngine
 from .store import Phase
 from .worker import Assignment
 

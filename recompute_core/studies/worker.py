@@ -40,6 +40,24 @@ class Assignment(BaseModel):
     canary: str | None = None
     """FQN of the module whose replay is broken in the canary."""
 
+    @property
+    def reads(self) -> tuple[Path, ...]:
+        """The files that it needs."""
+        compared = {"noise", "canary", "parity"}.intersection(self.phases)
+        return (self.reference,) if self.plain is not None and compared else ()
+
+    @property
+    def writes(self) -> tuple[Path, ...]:
+        """The files that it may make."""
+        kept = (self.reference,) if "reference" in self.phases else ()
+        return (*kept, self.trace) if self.trace is not None and "memory" in self.phases else kept
+
+    def moved(self, home: Path, folder: Path) -> "Assignment":
+        """The same task where another folder keeps its files."""
+        trace = None if self.trace is None else folder / self.trace.name
+        places = {"home": home, "reference": folder / self.reference.name, "trace": trace}
+        return self.model_copy(update=places)
+
 
 def work(assignment: Assignment, out: TextIO) -> None:
     """Do every phase in order; stop at the first that fails."""

@@ -1,6 +1,6 @@
 """Worker processes that come to grief in one phase; the rest of their work they do as ever.
 
-Each stands in for `engine._child` in a real forked process.
+Each stands in for `local_engine._child` in a real forked process.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from recompute_core.studies import engine, worker
+from recompute_core.studies import local_engine, worker
 
 
 def _sabotaged(trouble: Callable[[], Any], *phases: str) -> Callable[..., None]:
@@ -26,7 +26,7 @@ def _sabotaged(trouble: Callable[[], Any], *phases: str) -> Callable[..., None]:
             return honest(phase, task, *more)
 
         worker._do = do
-        engine._child(assignment, pipe, log, *rest)
+        local_engine._child(assignment, pipe, log, *rest)
 
     return child
 
@@ -69,7 +69,7 @@ def leaves_in_canary(assignment: str, pipe: Connection, log: str, *rest: str | N
 
 def babbles(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
     os.write(pipe.fileno(), b"\xff{not json\n")
-    engine._child(assignment, pipe, log, *rest)
+    local_engine._child(assignment, pipe, log, *rest)
 
 
 def dies_at_once(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:

@@ -22,7 +22,7 @@ from PIL import Image
 from recompute_core.errors import Cancelled, InputError
 from recompute_core.results import Measured, Proven, Refused, RngUsed, StudyResult
 from recompute_core.spec import Region, StudySpec, parse_spec
-from recompute_core.studies import engine, launch
+from recompute_core.studies import launch, local_engine
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.driver import drive
 from recompute_core.studies.flow import CellKey
@@ -76,14 +76,14 @@ def store(machine: None, tmp_path: Path) -> Iterator[Store]:
 def workers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The process ids of the workers that this process starts."""
     pids: list[int] = []
-    start = engine.LocalEngine.start
+    start = local_engine.LocalEngine.start
 
-    def recorded(self: engine.LocalEngine, assignment: Any) -> engine.LocalWorker:
+    def recorded(self: local_engine.LocalEngine, assignment: Any) -> local_engine.LocalWorker:
         worker = start(self, assignment)
         pids.append(worker._process.pid or 0)
         return worker
 
-    monkeypatch.setattr(engine.LocalEngine, "start", recorded)
+    monkeypatch.setattr(local_engine.LocalEngine, "start", recorded)
     return pids
 
 
@@ -277,7 +277,7 @@ def test_a_worker_that_dies_costs_its_own_cell(
     phase: str,
     says: str,
 ) -> None:
-    monkeypatch.setattr(engine, "_child", saboteur)
+    monkeypatch.setattr(local_engine, "_child", saboteur)
     study, result = run(store, tiny(plans=["every-block"]))
     cells = cells_of(store, study)
     failed = {key: cell for key, cell in cells.items() if cell.state != "done"}
@@ -299,7 +299,7 @@ def test_a_worker_that_dies_costs_its_own_cell(
 def test_a_worker_that_dies_before_parity_leaves_no_figure(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_child", saboteurs.killed_in_parity)
+    monkeypatch.setattr(local_engine, "_child", saboteurs.killed_in_parity)
     study, result = run(store, tiny(plans=["every-block"]))
     assert {cell.phase for cell in store.cells(study)} == {
         "reference",
@@ -326,7 +326,7 @@ def test_a_worker_that_dies_before_parity_leaves_no_figure(
 def test_a_worker_that_makes_no_sense(
     store: Store, workers: list[int], monkeypatch: pytest.MonkeyPatch, saboteur: Any, says: str
 ) -> None:
-    monkeypatch.setattr(engine, "_child", saboteur)
+    monkeypatch.setattr(local_engine, "_child", saboteur)
     study, _ = run(store, tiny(plans=["every-block"]))
     reasons = [cell.reason for cell in store.cells(study) if cell.state == "failed"]
     assert len(reasons) == 1
@@ -338,7 +338,7 @@ def test_a_worker_that_makes_no_sense(
 def test_a_worker_that_hangs_is_stopped(
     store: Store, workers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "_child", saboteurs.stops_in_time)
+    monkeypatch.setattr(local_engine, "_child", saboteurs.stops_in_time)
     study, _ = run(store, tiny(plans=["every-block"], silence_s=6))
     cell = cells_of(store, study)[SMALL, "every-block", "time"]
     assert (cell.state, cell.reason) == (
@@ -355,7 +355,7 @@ def test_an_incomplete_study_is_completed_by_driving_it_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as sabotage:
-        sabotage.setattr(engine, "_child", saboteurs.killed_in_memory)
+        sabotage.setattr(local_engine, "_child", saboteurs.killed_in_memory)
         study, _ = run(store, tiny(plans=["every-block"]))
     before = done(store, study)
     drive(store, study)
@@ -379,7 +379,7 @@ def test_cancelled_it_ends_at_once_and_can_be_resumed(
             store.ask_cancel(study)
 
     with monkeypatch.context() as sabotage:
-        sabotage.setattr(engine, "_child", saboteurs.sleeps_in_canary)
+        sabotage.setattr(local_engine, "_child", saboteurs.sleeps_in_canary)
         with pytest.raises(Cancelled, match=f"study {study} was cancelled; 'resume {study}' goes on"):
             drive(store, study, listener=listener)
     assert time.monotonic() - asked[0] < 5
@@ -513,9 +513,9 @@ def test_a_killed_driver_loses_no_finished_cell(store: Store) -> None:
 
 DRIVE = """
 import sys
-from recompute_core.studies import driver, engine, store
+from recompute_core.studies import driver, local_engine, store
 from tests.core import saboteurs
-engine._child = saboteurs.sleeps_in_canary
+local_engine._child = saboteurs.sleeps_in_canary
 driver.drive(store.Store(), sys.argv[1])
 """
 

@@ -1,5 +1,6 @@
 """What comes next: the fixed order, what refusals and failures leave out, and nothing unproven."""
 
+from random import Random
 from typing import Any
 
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from recompute_core.studies.flow import (
     hash_of,
     module_names,
     next_task,
+    ready_tasks,
     total_cells,
 )
 from recompute_core.studies.store import PHASES, Cell
@@ -102,6 +104,47 @@ def test_where_a_block_may_not_be_replayed_its_legal_parts_may() -> None:
     assert canary_module(SPEC, "mlp", found) == "blocks.0.mlp"
     assert [one.block for one in found.over(module_names(SPEC, "mlp"))] == ["blocks.0.mlp", "blocks.1"]
     assert found.refusals(module_names(SPEC, "norms")), "what has no verdict has its block's"
+
+
+# --- several places -------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 8), st.randoms(use_true_random=False))
+def test_with_several_places_every_cell_is_done_once_and_after_what_it_needs(
+    places: int, random: Random
+) -> None:
+    """In whatever order tasks end, each is asked for once, and the cells are those of one place."""
+    cells: dict[CellKey, Cell] = {}
+    running: list[Task] = []
+    begun: list[tuple[str, str, tuple[str, ...]]] = []
+    while True:
+        while len(running) < places:
+            busy = {(task.shape_key, task.plan) for task in running}
+            task = next(ready_tasks(SPEC, Book(cells), busy), None)
+            if task is None:
+                break
+            assert (task.shape_key, task.plan) not in busy
+            if "memory" in task.phases or "time" in task.phases:
+                assert task.proof is not None
+            if "time" in task.phases:
+                assert cells[task.shape_key, task.plan, "memory"].state == "done"
+            begun.append((task.shape_key, task.plan, task.phases))
+            running.append(task)
+        if not running:
+            break
+        ended = running.pop(random.randrange(len(running)))
+        for phase in ended.phases:
+            cells[ended.shape_key, ended.plan, phase] = cell((ended.shape_key, ended.plan, phase))
+    assert len(set(begun)) == len(begun)
+    assert cells == play()[1]
+    assert next_task(SPEC, Book(cells)) is None
+
+
+def test_at_first_only_the_references_can_be_done_and_all_of_them_at_once() -> None:
+    tasks = list(ready_tasks(SPEC, Book({})))
+    assert [task.phases for task in tasks] == [("reference", "noise", "legality")] * len(SPEC.shapes)
+    first = tasks[0]
+    assert list(ready_tasks(SPEC, Book({}), {(first.shape_key, PLAIN)})) == tasks[1:]
 
 
 # --- resuming -------------------------------------------------------------------------------------

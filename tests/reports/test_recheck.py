@@ -29,7 +29,7 @@ from recompute_core.reports.recheck_history import folder, history
 from recompute_core.reports.recheck_record import Change, Recheck
 from recompute_core.reports.release import release
 from recompute_core.reports.strict_json import canonical
-from recompute_core.studies import engine
+from recompute_core.studies import local_engine
 from recompute_core.studies.locks import Lock, machine_lock
 from recompute_core.terminal import steps_progress
 from tests.core import saboteurs
@@ -520,7 +520,7 @@ def test_a_worker_that_makes_no_sense(
     code: str,
     says: str,
 ) -> None:
-    monkeypatch.setattr(engine, "_child", saboteur)
+    monkeypatch.setattr(local_engine, "_child", saboteur)
     found = again(own, home, tmp_path)
     (one,) = found.shapes
     assert (one.outcome, one.code, found.exit_code) == ("cannot_tell", code, 3)
@@ -537,7 +537,7 @@ def test_a_tampered_report_runs_nothing(
     written: Callable[[Bundle], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine.LocalEngine, "start", lambda *_: pytest.fail("something was run"))
+    monkeypatch.setattr(local_engine.LocalEngine, "start", lambda *_: pytest.fail("something was run"))
     before = {path: path.read_bytes() for path in folder(home).glob("*.jsonl")}
     path = written(gpt)
     study = path / "evidence" / "study.json"

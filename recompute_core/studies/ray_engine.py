@@ -1,0 +1,265 @@
+"""The Ray engine: each task on a GPU, or on a node, of a Ray cluster of its own. Imports Ray.
+
+A task is one Ray task, never run again by Ray, in a Ray worker that ends with it. Ray carries this very
+package to the nodes; torch and the other requirements must be there, all in the same versions, which the
+study's environment record checks. A node of GPUs takes a task a GPU, another one task at a time.
+"""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray._private import services
+from ray.exceptions import (
+    NodeDiedError,
+    OutOfMemoryError,
+    RayError,
+    RayTaskError,
+    TaskUnschedulableError,
+    WorkerCrashedError,
+)
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from ..errors import EngineError
+from ..spec import Device
+from ..workloads.registered import VARIABLE
+from . import ray_node
+from .worker import Assignment
+
+_PACKAGE = Path(__file__).parents[1]
+_GONE_S = 10.0
+_FATE_S = 60.0
+"""After so long Ray has noticed that a node is dead."""
+
+
+@dataclass(frozen=True)
+class _Node:
+    """What a node of the cluster has, as Ray knows it."""
+
+    id: str
+    address: str
+    cpus: int
+    gpus: int
+
+
+class RayEngine:
+    """Starts workers on a Ray cluster."""
+
+    def __init__(self, address: str, device: Device, log: Path) -> None:
+        """Connect; raises EngineError when the cluster cannot be used or lacks what is asked for."""
+        self._address = address
+        self._log = log
+        self._references: dict[Path, list[Any]] = {}
+        self._workers: list[RayWorker] = []
+        _connect(address)
+        nodes = _nodes()
+        self._with_gpu = device in ("cuda", "xpu") or (device == "auto" and any(n.gpus for n in nodes))
+        if not self.places:
+            wanted = "GPU" if self._with_gpu else "CPU"
+            self.close()
+            raise EngineError(
+                f"the Ray cluster at {address} has no {wanted} on any of its {len(nodes)} node(s)"
+            )
+
+    @property
+    def places(self) -> int:
+        """A GPU each; without, a node each."""
+        return sum(node.gpus for node in _nodes()) if self._with_gpu else len(self._whole_nodes())
+
+    def start(self, assignment: Assignment) -> "RayWorker":
+        """Begin a task; its lines arrive through the worker."""
+        options: dict[str, Any] = {"num_gpus": 1, "num_cpus": self._share()}
+        node = None
+        if not self._with_gpu:
+            node = self._free_node()
+            alone = NodeAffinitySchedulingStrategy(node.id, soft=False)
+            options = {"num_cpus": node.cpus, "scheduling_strategy": alone}
+        remote = ray.remote(max_calls=1, max_retries=0, num_returns="streaming", **options)(ray_node.do)
+        device = assignment.spec.device
+        if device == "auto":  # what was reserved is what must be got
+            device = "cuda" if self._with_gpu else "cpu"
+        spec = assignment.spec.model_copy(update={"device": device})
+        said = remote.remote(
+            assignment.model_copy(update={"spec": spec}).model_dump_json(),
+            [(path.name, self._sent(path)) for path in assignment.reads],
+            os.environ.get(VARIABLE, ""),
+            not self._with_gpu,
+        )
+        worker = RayWorker(said, node, assignment, self._log)
+        self._workers.append(worker)
+        return worker
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        ray.shutdown()
+
+    def _share(self) -> int:
+        """CPUs that go with one GPU."""
+        return max(1, min((node.cpus // node.gpus for node in _nodes() if node.gpus), default=1))
+
+    def _free_node(self) -> _Node:
+        taken = {one.node.id for one in self._workers if one.node is not None and not one.over}
+        free = next((node for node in self._whole_nodes() if node.id not in taken), None)
+        if free is None:
+            raise EngineError(f"the Ray cluster at {self._address} has lost the node that was free")
+        return free
+
+    def _whole_nodes(self) -> list[_Node]:
+        """Nodes that take a cell each; not one whose task has just crashed, which may be dead."""
+        doubtful = {
+            one.node.id for one in self._workers if one.node is not None and one.has_just_crashed
+        }
+        return [node for node in _nodes() if node.cpus and node.id not in doubtful]
+
+    def _sent(self, path: Path) -> list[Any]:
+        """References to the parts of a file, which is sent to the cluster once."""
+        if path not in self._references:
+            with path.open("rb") as file:
+                parts = iter(lambda: file.read(ray_node.CHUNK), b"")
+                self._references[path] = [ray.put(part) for part in parts]
+        return self._references[path]
+
+
+class RayWorker:
+    """A task on a cluster: what it says comes as a stream of objects."""
+
+    def __init__(self, said: Any, node: _Node | None, task: Assignment, log: Path) -> None:
+        self.node = node
+        self.waiting = True
+        self.over = False
+        self._said = said
+        self._phase = task.phases[0]
+        self._paths = {path.name: path for path in task.writes}
+        self._log = log
+        self._why = "the Ray task ended without a word"
+        self._crashed_at: float | None = None
+
+    @property
+    def has_just_crashed(self) -> bool:
+        """Whether what ended it, a moment ago, may have been the end of its node."""
+        return self._crashed_at is not None and time.monotonic() - self._crashed_at < _FATE_S
+
+    def lines(self, timeout_s: float) -> Iterator[bytes]:
+        """The lines that arrived within `timeout_s`, files put in their place before the line that tells
+        of them; EOFError once it has ended."""
+        while ray.wait([self._said], timeout=timeout_s)[0]:
+            timeout_s = 0
+            try:
+                kind, data, name = ray.get(next(self._said))
+            except (StopIteration, RayError) as error:
+                if isinstance(error, RayError):
+                    self._why = self._why_failed(error)
+                raise EOFError from None
+            self.waiting = False
+            if kind == "line":
+                yield data
+            elif kind == "file":
+                _put(self._paths[name], data)
+            elif kind == "log":
+                with self._log.open("ab") as log:
+                    log.write(data)
+            else:
+                self._why = name
+
+    def end(self) -> str:
+        """Wait until the task is gone; returns why it ended, in words."""
+        if not self.over:
+            ray.wait([self._said.completed()], timeout=_GONE_S)
+            self.over = True
+        return self._why
+
+    def kill(self) -> None:
+        """Have Ray kill the task; its worker ends with it."""
+        if not self.over:
+            ray.cancel(self._said, force=True)
+
+    def _why_failed(self, error: RayError) -> str:
+        where = "its node" if self.node is None else f"the node {self.node.address}"
+        if isinstance(error, OutOfMemoryError):
+            return f"out of memory: Ray stopped the task as {where} ran out of it"
+        if isinstance(error, NodeDiedError | TaskUnschedulableError | WorkerCrashedError):
+            self._crashed_at = time.monotonic()
+        if isinstance(error, NodeDiedError | TaskUnschedulableError) or self._is_lost():
+            return f"{where} was lost"
+        if isinstance(error, WorkerCrashedError):
+            return f"the Ray worker on {where} died, or the node was lost"
+        cause = getattr(error, "cause", None) if isinstance(error, RayTaskError) else None
+        text = " ".join(str(cause or error).split())[:200]
+        return f"the Ray task on {where} failed: {type(cause or error).__name__}: {text}"
+
+    def _is_lost(self) -> bool:
+        return self.node is not None and all(node.id != self.node.id for node in _nodes())
+
+
+def _put(path: Path, part: bytes) -> None:
+    """Add a part to a file that appears once it is whole, which an empty part says."""
+    partial = path.with_suffix(".partial")
+    if not part:
+        partial.replace(path)
+        return
+    with partial.open("ab") as file:
+        file.write(part)
+
+
+def _nodes() -> list[_Node]:
+    return [
+        _Node(
+            id=node["NodeID"],
+            address=node["NodeManagerAddress"],
+            cpus=int(node["Resources"].get("CPU", 0)),
+            gpus=int(node["Resources"].get("GPU", 0)),
+        )
+        for node in ray.nodes()  # type: ignore[no-untyped-call]
+        if node["Alive"]
+    ]
+
+
+@contextmanager
+def _stderr_closed() -> Iterator[None]:
+    """While Ray's own libraries would write to it what is said in one line afterwards."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def _unsaid(*_: Any, **__: Any) -> None:
+    """A message of Ray's to whoever started the driver."""
+
+
+def _connect(address: str) -> None:
+    # It would say on standard output, which is the result's, that a node was lost: its cell says so.
+    ray._private.worker.print_to_stdstream = _unsaid
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with _stderr_closed():
+            # What answers there may be no cluster, which `init` would ask for minutes.
+            ray._raylet.GcsClient(  # type: ignore[attr-defined]
+                address=services.canonicalize_bootstrap_address(address)
+            )
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.CRITICAL,
+            runtime_env={"py_modules": [str(_PACKAGE)], "excludes": ["__pycache__"]},
+        )
+    except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise EngineError(
+            f"the Ray cluster at {address} cannot be used: {' '.join(str(error).split())[:300]}"
+        ) from None
+    finally:
+        if is_main:
+            signal.signal(signal.SIGTERM, before)  # Ray puts its own there
