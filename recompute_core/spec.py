@@ -152,7 +152,7 @@ class StudySpec(Frozen):
     """A worker that says nothing for this many seconds is taken for hung and stopped."""
     engine: Annotated[EngineName, Field(exclude_if=lambda engine: engine == "local")] = "local"
     """Where cells are done: `local`, on this machine one after the other; `ray`, each on a GPU or a node
-    of a Ray cluster of its own. Not written where it is this machine, as specifications of old hash."""
+    of a Ray cluster of its own. Not written where it is local, as with `follows`."""
     follows: Annotated[
         tuple[Earlier, ...], Field(max_length=MOST_EARLIER, exclude_if=lambda earlier: not earlier)
     ] = ()

@@ -64,6 +64,7 @@ class Choices:
     effort: str = "quick"
     precision: str = "float32"
     threads: int | None = None
+    engine: str = "local"
 
 
 def specification(choices: Choices) -> StudySpec:
@@ -78,6 +79,7 @@ def specification(choices: Choices) -> StudySpec:
             "timing": EFFORTS[choices.effort],
             "precision": choices.precision,
             "threads": choices.threads,
+            "engine": choices.engine,
         },
         "Set up",
     )

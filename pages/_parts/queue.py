@@ -7,6 +7,7 @@ from recompute_core.studies.flow import total_cells
 from recompute_core.studies.locks import machine_holder, machine_lock
 from recompute_core.studies.searching import search_progress, searches
 from recompute_core.studies.store import Store, StudyRow
+from recompute_core.words import count
 
 from .words import workload_label
 
@@ -27,6 +28,8 @@ class Queue:
     """Searches for plans that wait."""
     is_held: bool
     """Whether something is being measured on this machine, by whatever RECOMPUTE_HOME or command."""
+    elsewhere: int = 0
+    """Studies that a cluster measures; they take no place here."""
     held_for: str | None = None
     """What it is, where whoever holds the machine says so: `a check of the blocks of gpt`."""
 
@@ -38,7 +41,8 @@ class Queue:
 
 def queue_of(store: Store, live: Sequence[StudyRow] | None = None) -> Queue:
     """The queue as it stands."""
-    rows = store.live() if live is None else live
+    alive = store.live() if live is None else live
+    rows = [row for row in alive if row.spec.engine == "local"]
     searching = searches(store)
     running = next((row for row in rows if row.status == "running"), None)
     measuring, shape, also = None, None, len(searching)
@@ -55,6 +59,7 @@ def queue_of(store: Store, live: Sequence[StudyRow] | None = None) -> Queue:
         tuple(row.id for row in rows if row is not running),
         also,
         bool(measuring or shape) or machine_lock().is_held(),
+        len(alive) - len(rows),
         machine_holder(),
     )
 
@@ -71,12 +76,18 @@ def device_words(queue: Queue, study: str | None) -> tuple[bool, str]:
     elif waiting:
         text = "Starting"
     else:
-        return False, "Device: idle"
+        return False, "Device: idle" + _elsewhere(queue)
     if waiting:
         text += f", {waiting} waiting"
     if study in queue.waiting:
         text += f"; this study is {_place(queue, study)}"
-    return True, text
+    return True, text + _elsewhere(queue)
+
+
+def _elsewhere(queue: Queue) -> str:
+    return (
+        f"; {count(queue.elsewhere, 'study', 'studies')} on the Ray cluster" if queue.elsewhere else ""
+    )
 
 
 def waiting_words(queue: Queue, study: str, what: str) -> str:

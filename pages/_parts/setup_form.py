@@ -1,14 +1,16 @@
 """The fields of Set up. Each is bound to the address, which holds what differs from the usual."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.settings import OURS, Anatomy, OwnSettings, ReceiptsSettings
-from recompute_core.spec import CheckpointSettings, StudySpec, Thresholds
+from recompute_core.spec import CheckpointSettings, EngineName, StudySpec, Thresholds
+from recompute_core.studies.engines import is_configured
 
 from . import address, ask, own
 from .address import Number, OneOf, SomeOf, Texts, Truth
@@ -86,7 +88,8 @@ class Places:
 
 def choices(places: Places) -> ask.Choices | None:
     """What the fields hold; None while another's model is not known."""
-    address.look_at(FIELDS)
+    engines = get_args(EngineName) if is_configured() else ("local",)
+    address.look_at(FIELDS | {"engine": ("Engine", OneOf(engines))})
     found: OwnSettings | None = None
     anatomy: Anatomy | None = None
     settings: dict[str, Any] = {}
@@ -104,7 +107,7 @@ def choices(places: Places) -> ask.Choices | None:
         lengths, batches = _shapes(workload, found) if anatomy else ([], [])
     with places.limits:
         thresholds = _thresholds()
-        checkpoint, more, effort, precision, threads = _advanced(workload)
+        checkpoint, more, effort, precision, threads, engine = _advanced(workload, engines)
     if anatomy is None:
         return None
     return ask.Choices(
@@ -120,6 +123,7 @@ def choices(places: Places) -> ask.Choices | None:
         effort=effort,
         precision=precision,
         threads=threads,
+        engine=engine,
     )
 
 
@@ -287,7 +291,10 @@ def _thresholds() -> dict[str, float]:
     }
 
 
-def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str, int | None]:
+def _advanced(
+    workload: str, engines: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any], str, str, int | None, str]:
+    engine = "local"
     more: dict[str, Any] = {}
     fields = CheckpointSettings.model_fields
     with st.expander("Advanced"):
@@ -332,7 +339,13 @@ def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str, 
                     "Dropout", value=0.1, step=0.05, key="dropout", bind="query-params",
                     help=ReceiptsSettings.model_fields["dropout"].description,
                 )  # fmt: skip
-    return {"variant": variant, "rng": rng}, more, effort, precision, threads
+        if len(engines) > 1:
+            with left:
+                engine = st.selectbox(
+                    "Engine", engines, key="engine", bind="query-params",
+                    help=StudySpec.model_fields["engine"].description,
+                )  # fmt: skip
+    return {"variant": variant, "rng": rng}, more, effort, precision, threads, engine
 
 
 def _efforts() -> str:

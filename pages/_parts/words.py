@@ -187,5 +187,6 @@ def device_line(environment: dict[str, object]) -> str:
         f"{str(environment.get('device', '')).upper()} {environment.get('device_name', '')}".strip(),
         count(threads, "thread") if isinstance(threads, int) else "",
         f"torch {environment['torch']}" if "torch" in environment else "",
+        "on a Ray cluster" if environment.get("engine") == "ray" else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -203,6 +203,8 @@ class _Listening:
     def __init__(self, driver: _Driver, task: Task) -> None:
         self._store, self._study, self._tell = driver._store, driver._study, driver._listen
         self._task = task
+        engine = driver._spec.engine
+        self._elsewhere = {} if engine == "local" else {"engine": engine}
         self._left = list(task.phases)
         self._begun: str | None = None
         self.told = 0
@@ -222,7 +224,7 @@ class _Listening:
             self._store.fail_cell(self._study, *key, said["reason"])
             self._left.clear()
         elif kind == "environment":
-            self._store.set_environment(self._study, said["data"])
+            self._store.set_environment(self._study, said["data"] | self._elsewhere)
         else:
             self._store.add_event(self._study, kind, key, **said)
         self._tell(kind, key, said)

@@ -40,7 +40,8 @@ class Forecast:
     cells: int
     """Phases to be done when nothing is refused."""
     seconds: float | None
-    """None for somebody's own model, whose work is not known before it is run; so is `peak_bytes`."""
+    """None for somebody's own model, whose work is not known before it is run, and for a cluster; so is
+    `peak_bytes`."""
     peak_bytes: int | None
     """Largest plain update, state included."""
     basis: str
@@ -51,6 +52,9 @@ class Forecast:
 
 def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
     """The cost of `spec` at a speed from `measured_speed`, or at a rough one when that is None."""
+    if spec.engine != "local":
+        basis = "not estimated: the machines of a cluster are others, and do several cells at once"
+        return Forecast(total_cells(spec), None, None, basis, {})
     speed = flops_per_s or _rough_speed(spec)
     costs: dict[CellKey, float] = {}
     peak: int | None = 0
@@ -107,7 +111,7 @@ def _rough_speed(spec: StudySpec) -> float:
 def measured_speed(store: Store, workload: str) -> float | None:
     """Floating-point operations a second of the newest timed plain update of a workload."""
     for row in store.studies(limit=20):
-        if row.spec.workload.name != workload:
+        if row.spec.workload.name != workload or row.spec.engine != "local":
             continue
         cells = store.cells(row.id)
         flops: dict[str, int] = {

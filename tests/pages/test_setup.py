@@ -41,6 +41,34 @@ def test_a_budget_that_leaves_the_fewest_pairs_says_so() -> None:
     assert "so that the budget leaves 7; another *Timing*" in ask.timing_words(timing, 2.9)
 
 
+def test_a_cluster_is_offered_where_the_operator_has_named_one(
+    open_page: OpenPage, store: Store, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machines are others: nothing is estimated of them, and what this one is doing is no matter."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    app = open_page("setup", engine="ray")
+    assert not [one for one in app.selectbox if one.key == "engine"]
+    assert app.warning[0].value.endswith("Engine: “ray” is none of local.")
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    app = open_page("setup", engine="ray")
+    assert not app.warning
+    assert app.selectbox(key="engine").value == "ray"
+    assert "Duration, estimated" not in text(app)
+    _launch(app).click().run()
+    assert store.study(launched[0]).spec.engine == "ray"
+    assert store.study(launched[0]).spec.threads is None
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(
+    open_page: OpenPage, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    app = open_page("setup", engine="ray")
+    _launch(app).click().run()
+    assert "engine ray: no cluster answers at" in app.error[0].value
+    assert not launched
+
+
 def test_threads_are_shown_and_set(open_page: OpenPage, store: Store, launched: list[str]) -> None:
     app = open_page("setup")
     assert "Threads torch's choice" in text(app)
