@@ -14,6 +14,7 @@ from . import nvml
 
 UNTRIED = ("xpu", "mps")
 """Kinds of device that this project has never run on."""
+_SHARE = "the measuring process's memory on the device after the updates, by the driver's count (NVML)"
 
 
 def counted(run: Callable[[], object], device: torch.device, updates: int = 3) -> dict[str, Any]:
@@ -56,11 +57,8 @@ def process_share(device: torch.device) -> dict[str, Any]:
         uuid = str(torch.cuda.get_device_properties(device).uuid)
         held = nvml.process_bytes(nvml.load(), uuid, os.getpid())
     except nvml.NotTold as why:
-        return {"not_measured": {"process_peak_bytes": str(why)}}
-    source = (
-        "the measuring process's memory on the device after the updates, by the driver's count (NVML)"
-    )
-    return {"process_peak_bytes": held, "process_peak_source": source, "not_measured": {}}
+        return {"process_peak_source": _SHARE, "not_measured": {"process_peak_bytes": str(why)}}
+    return {"process_peak_source": _SHARE, "process_peak_bytes": held}
 
 
 def mps(run: Callable[[], object]) -> dict[str, Any]:
