@@ -35,7 +35,6 @@ def main() -> None:
     asked = _arguments()
     if asked.part is not None:
         sys.exit(_work(asked))
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that its part ends with it
     try:
         if not asked.dry:
             _check_gpu()
@@ -180,4 +179,5 @@ def _work(asked: Any) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a part ends with what started it
     main()
