@@ -32,7 +32,7 @@ GPU = Sizes(
         "shapes": [{"seq_len": t} for t in (128, 256, 512, 768)],
         "timing": {"min_pairs": 15, "max_pairs": 15, "budget_s": 0},
     },
-    large={"name": "gpt", "blocks": 24, "width": 1792, "heads": 14, "seq_len": 2048, "batch": 8},
+    large={"name": "gpt", "blocks": 24, "width": 1792, "heads": 14, "seq_len": 2048, "batch": 4},
     beyond={"seq_len": 4096, "batch": 2048},
     within={"seq_len": 128, "batch": 8},
 )
