@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from recompute_core.plans.names import ATTENTION
-from recompute_core.spec import Region
+from recompute_core.spec import Region, parse_spec
 from tests.gpu_check import __main__ as check
-from tests.gpu_check.parts import PARTS, Part
-from tests.gpu_check.studies import whichever_attention
+from tests.gpu_check import studies
+from tests.gpu_check.parts import PARTS, Part, Place
+from tests.gpu_check.sizes import DRY
 from tests.gpu_check.words import markdown
 
 
@@ -150,6 +151,16 @@ def test_a_part_without_time_is_not_begun(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_study_that_runs_out_of_time_keeps_what_it_has(tmp_path: Path) -> None:
+    said: list[str] = []
+    place = Place(DRY, tmp_path, 1.0, lambda found: None, said.append)
+    store, result = studies._run(place, parse_spec({**DRY.sweep, "device": "cpu"}), 1.0)
+    assert result.status == "cancelled"
+    assert len(store.cells(result.study_id)) < 15
+    assert said[-1] == "out of time; what was finished is kept"
+    assert studies._trouble(result) == "the study is cancelled"
+
+
 def test_a_part_that_raises_keeps_what_it_had_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,7 +240,7 @@ def test_attention_is_kept_whichever_kernel_runs_it() -> None:
         Region(modules=("blocks.0",), keep=("aten.mm.default:0", f"{cpu}:0")),
         Region(modules=("blocks.1",)),
     )
-    kept, whole = whichever_attention(regions)
+    kept, whole = studies.whichever_attention(regions)
     assert kept.keep[:2] == ("aten.mm.default:0", f"{cpu}:0")
     assert kept.keep[2:] == tuple(f"{op}:0" for op in ATTENTION[1:4])
     assert whole == regions[1]
