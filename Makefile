@@ -1,14 +1,15 @@
-# make app     the dashboard, on http://127.0.0.1:8501
-# make study   the quick study in the terminal
-# make test    everything that CI runs: lint, types, tests, browser journeys
-# make test-ray     a part of it: studies on a Ray cluster of two nodes
-# make bench   measure the product itself and print the tables of the README
+# make app         the dashboard, on http://127.0.0.1:8501
+# make study       the quick study in the terminal
+# make test        everything that CI runs: lint, types, tests, browser journeys
+# make test-ray    a part of it: studies on a Ray cluster of two nodes
+# make bench       measure the product itself and print the tables of the README
+# make gpu-check   try everything that needs a GPU, in under eight minutes; two files in gpu-check/
 # Each target makes .venv with what it needs on first use.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app study test test-ray bench screenshots tools clean
+.PHONY: app study test test-ray bench gpu-check screenshots tools clean
 
 app: .venv/run
 	$(BIN)/streamlit run app.py
@@ -28,6 +29,9 @@ test-ray: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench
+
+gpu-check: .venv/run
+	$(BIN)/python -m tests.gpu_check --out gpu-check
 
 screenshots: .venv/dev tools
 	$(BIN)/python -m tests.browser.screenshots

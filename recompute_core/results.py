@@ -456,6 +456,11 @@ class StateParts(Record):
         return self.parameters + self.gradients + self.optimizer + self.other
 
 
+TRACED_WITHIN = 0.02
+"""By which share of the peak that of the update in the timeline may be another, where the peak was
+counted in other updates than that one."""
+
+
 class Memory(Record):
     """What one update keeps and how high it climbs, in a process of its own."""
 
@@ -474,13 +479,20 @@ class Memory(Record):
     """Peak of each measured update, above the state."""
     peak_reserved_bytes: Bytes | None = None
     process_peak_bytes: Bytes | None = None
-    """Largest resident set of the measuring process."""
+    """Largest resident set of the measuring process; on CUDA its memory on the device."""
+    process_peak_source: str = "largest resident set of the measuring process, from the kernel"
+    """Who counted that."""
     peak_at: PeakAt | None = None
     timeline: Timeline | None = None
     trace: str | None = None
     """Name of the file in the study's folder that holds the profiler's events of the update, in Chrome's
     format and gzipped."""
     trace_digest: str | None = None
+    """`sha256:` of that file."""
+    history: str | None = None
+    """Name of the file in the study's folder that holds the CUDA allocator's history over one more
+    update: PyTorch's memory snapshot, for pytorch.org/memory_viz."""
+    history_digest: str | None = None
     """`sha256:` of that file."""
     not_measured: dict[str, str] = {}
     """For each figure that is None: why this device cannot give it."""
@@ -652,11 +664,14 @@ class Pair(Record):
     candidate_s: Annotated[float, Field(gt=0)]
 
 
+INTERLEAVED = "interleaved whole updates, plan put on and taken off, one process"
+
+
 class Timing(Record):
     """Interleaved updates and what follows from them."""
 
     kind: FigureKind = "measured"
-    source: str = "interleaved whole updates, plan put on and taken off, one process"
+    source: str = INTERLEAVED
     samples: Annotated[tuple[Pair, ...], Field(min_length=1)]
     stopped: Literal["narrow enough", "budget spent", "all pairs taken"]
     """Why sampling ended."""

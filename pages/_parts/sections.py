@@ -1,6 +1,6 @@
 """The tabs of the trade-off page: what was measured, over shapes, blocks and time, and its proof."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pandas as pd
@@ -10,13 +10,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from recompute_core.estimating import fit_field
 from recompute_core.plans.anatomy import anatomy_of
-from recompute_core.results import StudyResult
+from recompute_core.results import Memory, StudyResult
 from recompute_core.spec import StudySpec
+from recompute_core.studies.artifacts import history_name
 from recompute_core.studies.flow import PLAIN
 from recompute_core.words import MB_NOTE, pairs_words, shape_labels
 
 from . import charts, choices, markup, planmap, published, tables, timelines
-from .data import Snapshot
+from .data import Snapshot, get_store
 from .estimated import beyond_measured, longer, tab_name
 from .pairs import pairs_chart
 from .palette import Palette
@@ -165,6 +166,7 @@ def timeline(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     memory = pairs[plan, shape]
     plain, own = memory.plain, memory.candidate
     st.html(markup.strip(timelines.peak_sentence(plan, plain, own), "plain"))
+    _snapshots(found.row.id, shape, {PLAIN: plain, plan: own})
     if plain.timeline is None or own.timeline is None:
         why = own.not_measured.get("timeline") or plain.not_measured.get("timeline")
         st.caption(literal(f"The timeline was not measured{f': {why}' if why else ''}."))
@@ -192,6 +194,27 @@ def timeline(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         f"Measured here at {shape}: one update each under the profiler, which makes it slower than the "
         "updates that are timed."
     )
+
+
+def _snapshots(study: str, shape: str, memories: Mapping[str, Memory]) -> None:
+    """What PyTorch's own viewer takes, of a study on a GPU."""
+    folder = get_store().folder(study)
+    kept = {plan: folder / history_name(shape, plan) for plan, one in memories.items() if one.history}
+    there = {plan: file for plan, file in kept.items() if file.is_file()}
+    if not there:
+        return
+    with st.container(horizontal=True):
+        for plan, file in there.items():
+            st.download_button(
+                f"Memory snapshot of {plan_label(plan)}",
+                data=file.read_bytes,
+                file_name=file.name,
+                mime="application/octet-stream",
+                on_click="ignore",
+                key=f"snapshot of {plan}",
+                help="The allocator's history over one update, for pytorch.org/memory_viz. It names "
+                "source files of this machine with their folders.",
+            )
 
 
 def block_map(found: Snapshot, result: StudyResult, colours: Palette) -> None:

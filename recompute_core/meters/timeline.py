@@ -1,4 +1,4 @@
-"""Bytes alive over one update, from the CPU allocator's events, and where the peak sits."""
+"""Bytes alive over one update, from an allocator's events, and where the peak sits."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,13 +27,15 @@ class Trace:
     """What the bytes alive are, where the meter can tell."""
 
     @classmethod
-    def from_profiler(cls, profiler: Any, saved: Collection[int]) -> "Trace":
+    def from_profiler(cls, profiler: Any, saved: Collection[int], device: str = "cpu") -> "Trace":
         """Read a finished `torch.profiler.profile(profile_memory=True)`.
 
-        `saved` are the addresses of the storages that autograd kept in it.
+        `saved` are the addresses of the storages that autograd kept in it; `device` is the kind of
+        device whose allocator is asked for: an update on another allocates on the CPU too.
         """
         results = profiler.profiler.kineto_results
-        memory = sorted(_allocations(results.experimental_event_tree()), key=lambda event: event.at)
+        tree = results.experimental_event_tree()
+        memory = sorted(_allocations(tree, device), key=lambda event: event.at)
         marks = sorted(
             (event.start_ns(), event.name().removeprefix(MARK))
             for event in results.events()
@@ -66,12 +68,12 @@ def _replays(marks: Iterable[tuple[int, str]]) -> Iterator[Span]:
             yield begun.pop(), at
 
 
-def _allocations(tree: list[Any]) -> Iterator[Event]:
+def _allocations(tree: list[Any], device: str) -> Iterator[Event]:
     nodes = list(tree)
     while nodes:
         node = nodes.pop()
         nodes += node.children
-        if node.tag == _EventType.Allocation:
+        if node.tag == _EventType.Allocation and node.typed[1].device.type == device:
             yield Event(node.start_time_ns, node.typed[1].ptr, node.typed[1].alloc_size)
 
 

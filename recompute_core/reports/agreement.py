@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..plans.names import regions_of
-from ..results import Comparison, Gap, Legality, Noise, ParityFailed, ParityPassed, Reference
+from ..results import (
+    TRACED_WITHIN,
+    Comparison,
+    Gap,
+    Legality,
+    Noise,
+    ParityFailed,
+    ParityPassed,
+    Reference,
+)
 from ..studies.flow import PLAIN, Book, canary_module
 from .evidence import MADE_BY, Found
 from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
@@ -149,5 +158,11 @@ def _memory(plan: str, payload: Mapping[str, Any]) -> Iterator[str]:
     tops = [payload["state_bytes"] + sample for sample in payload["peak_samples"]]
     if tops and payload["saved_bytes"] > max(tops):
         yield f"{quoted(plan)} keeps more bytes for backward than its peak"
-    if timeline is not None and max(timeline["bytes"]) not in tops:
+    if timeline is not None and not _reaches(max(timeline["bytes"]), tops):
         yield f"the timeline of {quoted(plan)} does not reach the peak that was measured"
+
+
+def _reaches(top: int, peaks: Sequence[int]) -> bool:
+    """Whether a timeline may be of these peaks: one sample is of its very update, several of others."""
+    allowed = TRACED_WITHIN * max(peaks, default=0) if len(peaks) > 1 else 0
+    return any(abs(top - peak) <= allowed for peak in peaks)

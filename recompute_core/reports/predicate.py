@@ -17,6 +17,7 @@ from ..results import (
     Gate,
     Judged,
     Measured,
+    Memory,
     MemoryPair,
     OptimizerUsed,
     ParityFailed,
@@ -383,7 +384,6 @@ _SOURCES = {
     "saved_bytes": "what autograd keeps for backward, once per storage: saved-tensor hooks, exact",
     "naive_saved_bytes": "what autograd keeps for backward, once per pointer: saved-tensor hooks, exact",
     "state_bytes": "parameters, buffers, gradients, optimizer state and inputs, added up",
-    "process_peak_bytes": "largest resident set of the measuring process, from the kernel",
 }
 """Of figures that are not the allocator's."""
 
@@ -399,9 +399,15 @@ def _memory(memory: MemoryPair) -> Iterator[Figure]:
             plain=plain,
             candidate=candidate,
             kind=memory.candidate.kind,
-            source=_SOURCES.get(name, memory.candidate.source),
+            source=_source(name, memory.candidate),
             not_measured=None if is_there else missing or "the meter gave none",
         )
+
+
+def _source(name: str, memory: Memory) -> str:
+    if name == "process_peak_bytes":
+        return memory.process_peak_source
+    return _SOURCES.get(name, memory.source)
 
 
 def _time(timing: Timing) -> Figure:

@@ -18,6 +18,8 @@ _ABOUT: dict[str, Literal["library", "device", "numerics", "code"]] = {
     "device_name": "device",
     "cpu_count": "device",
     "cpu_capability": "device",
+    "compute_capability": "device",
+    "device_memory_bytes": "device",
     "platform": "device",
     "git_commit": "code",
 }

@@ -16,7 +16,7 @@ from typing import Any
 from ..errors import Cancelled, EngineError, InputError, StoreError
 from ..plans.names import regions_of
 from ..results import Canary
-from .artifacts import reference_name, trace_name
+from .artifacts import history_name, reference_name, trace_name
 from .assemble import assemble
 from .background import named
 from .engine import TICK_S, Engine, Following
@@ -168,6 +168,7 @@ class _Driver:
                 home=self._store.home,
                 reference=self._reference(task.shape_key),
                 trace=self._store.folder(self._study) / trace_name(task.shape_key, task.plan),
+                history=self._store.folder(self._study) / history_name(task.shape_key, task.plan),
                 plain=self._book().reference(task.shape_key),
                 environment=self._store.study(self._study).environment,
                 proof=task.proof,

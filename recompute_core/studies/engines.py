@@ -62,9 +62,16 @@ def check_engine(spec: StudySpec) -> str | None:
             f"engine ray: the address {address[:80]!r} is neither HOST:PORT nor auto (a driver runs on "
             "a machine of the cluster, so ray:// is not for it)"
         )
+    if why := answers(address):
+        raise InputError(f"engine ray: no cluster answers at {address}: {why}")
+    return address
+
+
+def answers(address: str) -> str | None:
+    """None where something answers at HOST:PORT, or else why it does not."""
+    host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_S).close()
     except OSError as error:
-        why = error.strerror or str(error)
-        raise InputError(f"engine ray: no cluster answers at {address}: {why}") from None
-    return address
+        return error.strerror or str(error)
+    return None

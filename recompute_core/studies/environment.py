@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,19 +29,26 @@ def describe_environment(device: "torch.device") -> dict[str, Any]:
         "numpy": metadata.version("numpy"),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "git_commit": _git_commit(),
-        **(_cuda_facts() if device.type == "cuda" else {}),
+        **(_cuda_facts(device) if device.type == "cuda" else {}),
+        **({"never_tried": f"on {device.type}"} if device.type in ("xpu", "mps") else {}),
     }
 
 
-def _cuda_facts() -> dict[str, Any]:
+def _cuda_facts(device: "torch.device") -> dict[str, Any]:
     """What equal updates depend on there: driver and libraries, TF32, and whether kernels may vary.
 
-    Under `checks_deterministic` the checks run with deterministic algorithms, and costs as they are.
+    Under `checks_deterministic` the checks run with deterministic algorithms and the cuBLAS workspace
+    that is named, and costs as they are.
     """
     import torch
 
+    from ..workloads.device import CHECKS_WORKSPACE
+
     cudnn = torch.backends.cudnn
+    properties = torch.cuda.get_device_properties(device)
     return {
+        "device_memory_bytes": properties.total_memory,
+        "compute_capability": f"{properties.major}.{properties.minor}",
         "cuda": torch.version.cuda,
         "cudnn": cudnn.version(),  # type: ignore[no-untyped-call]
         "driver": _driver_version(),
@@ -49,16 +57,20 @@ def _cuda_facts() -> dict[str, Any]:
         "cudnn_deterministic": cudnn.deterministic,
         "cudnn_benchmark": cudnn.benchmark,
         "checks_deterministic": True,
-        "cublas_workspace": os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+        "cublas_workspace": CHECKS_WORKSPACE,
     }
 
 
 def _driver_version() -> str | None:
-    """The kernel module's version, as NVIDIA's driver on Linux tells it."""
+    """The kernel module's version, as NVIDIA's driver on Linux tells it, or else NVML."""
+    from ..meters import nvml
+
     try:
         words = Path("/proc/driver/nvidia/version").read_text().splitlines()[0].split()
         return next(word for word in words if word[0].isdigit() and "." in word)
     except (OSError, IndexError, StopIteration):
+        with suppress(nvml.NotTold):
+            return nvml.driver_version(nvml.load())
         return None
 
 

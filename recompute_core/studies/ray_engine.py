@@ -32,10 +32,12 @@ from ..errors import EngineError
 from ..spec import Device
 from ..workloads.registered import VARIABLE
 from . import ray_node
+from .engines import answers
 from .worker import Assignment
 
 _PACKAGE = Path(__file__).parents[1]
 _GONE_S = 10.0
+_ASK_S, _LOST_S = 3.0, 12.0
 _FATE_S = 60.0
 """After so long Ray has noticed that a node is dead."""
 
@@ -59,8 +61,8 @@ class RayEngine:
         self._log = log
         self._references: dict[Path, list[Any]] = {}
         self._workers: list[RayWorker] = []
-        _connect(address)
-        nodes = _nodes()
+        self._cluster = _Cluster(_connect(address))
+        nodes = self._cluster.nodes()
         self._with_gpu = device in ("cuda", "xpu") or (device == "auto" and any(n.gpus for n in nodes))
         if not self.places:
             wanted = "GPU" if self._with_gpu else "CPU"
@@ -72,7 +74,11 @@ class RayEngine:
     @property
     def places(self) -> int:
         """A GPU each; without, a node each."""
-        return sum(node.gpus for node in _nodes()) if self._with_gpu else len(self._whole_nodes())
+        return (
+            sum(node.gpus for node in self._cluster.nodes())
+            if self._with_gpu
+            else len(self._whole_nodes())
+        )
 
     def start(self, assignment: Assignment) -> "RayWorker":
         """Begin a task; its lines arrive through the worker."""
@@ -93,7 +99,7 @@ class RayEngine:
             os.environ.get(VARIABLE, ""),
             not self._with_gpu,
         )
-        worker = RayWorker(said, node, assignment, self._log)
+        worker = RayWorker(said, node, assignment, self._log, self._cluster)
         self._workers.append(worker)
         return worker
 
@@ -103,7 +109,9 @@ class RayEngine:
 
     def _share(self) -> int:
         """CPUs that go with one GPU."""
-        return max(1, min((node.cpus // node.gpus for node in _nodes() if node.gpus), default=1))
+        return max(
+            1, min((node.cpus // node.gpus for node in self._cluster.nodes() if node.gpus), default=1)
+        )
 
     def _free_node(self) -> _Node:
         taken = {one.node.id for one in self._workers if one.node is not None and not one.over}
@@ -117,7 +125,7 @@ class RayEngine:
         doubtful = {
             one.node.id for one in self._workers if one.node is not None and one.has_just_crashed
         }
-        return [node for node in _nodes() if node.cpus and node.id not in doubtful]
+        return [node for node in self._cluster.nodes() if node.cpus and node.id not in doubtful]
 
     def _sent(self, path: Path) -> list[Any]:
         """References to the parts of a file, which is sent to the cluster once."""
@@ -131,7 +139,9 @@ class RayEngine:
 class RayWorker:
     """A task on a cluster: what it says comes as a stream of objects."""
 
-    def __init__(self, said: Any, node: _Node | None, task: Assignment, log: Path) -> None:
+    def __init__(
+        self, said: Any, node: _Node | None, task: Assignment, log: Path, cluster: "_Cluster"
+    ) -> None:
         self.node = node
         self.waiting = True
         self.over = False
@@ -139,6 +149,7 @@ class RayWorker:
         self._phase = task.phases[0]
         self._paths = {path.name: path for path in task.writes}
         self._log = log
+        self._cluster = cluster
         self._why = "the Ray task ended without a word"
         self._crashed_at: float | None = None
 
@@ -149,7 +160,8 @@ class RayWorker:
 
     def lines(self, timeout_s: float) -> Iterator[bytes]:
         """The lines that arrived within `timeout_s`, files put in their place before the line that tells
-        of them; EOFError once it has ended."""
+        of them; EOFError once it has ended, EngineError when the cluster is gone."""
+        self._cluster.must_answer()
         while ray.wait([self._said], timeout=timeout_s)[0]:
             timeout_s = 0
             try:
@@ -196,7 +208,46 @@ class RayWorker:
         return f"the Ray task on {where} failed: {type(cause or error).__name__}: {text}"
 
     def _is_lost(self) -> bool:
-        return self.node is not None and all(node.id != self.node.id for node in _nodes())
+        return self.node is not None and all(node.id != self.node.id for node in self._cluster.nodes())
+
+
+class _Cluster:
+    """The cluster's head. Ray waits for one that is gone, and then ends the process with exit code 1,
+    which is a verdict's: so whether it answers is asked first."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._answered = self._asked = time.monotonic()
+        self._nodes: list[_Node] = []
+
+    def must_answer(self) -> None:
+        """Ask every few seconds; raises EngineError when there has been no answer for a while."""
+        if time.monotonic() - self._asked > _ASK_S:
+            self._answers()
+
+    def nodes(self) -> list[_Node]:
+        """The nodes that are alive, as they were last known while the head does not answer."""
+        if self._answers():
+            self._nodes = [
+                _Node(
+                    id=node["NodeID"],
+                    address=node["NodeManagerAddress"],
+                    cpus=int(node["Resources"].get("CPU", 0)),
+                    gpus=int(node["Resources"].get("GPU", 0)),
+                )
+                for node in ray.nodes()  # type: ignore[no-untyped-call]
+                if node["Alive"]
+            ]
+        return self._nodes
+
+    def _answers(self) -> bool:
+        silent = answers(self._address) is not None
+        self._asked = time.monotonic()
+        if not silent:
+            self._answered = self._asked
+        elif self._asked - self._answered > _LOST_S:
+            raise EngineError(f"the Ray cluster at {self._address} no longer answers")
+        return not silent
 
 
 def _put(path: Path, part: bytes) -> None:
@@ -207,19 +258,6 @@ def _put(path: Path, part: bytes) -> None:
         return
     with partial.open("ab") as file:
         file.write(part)
-
-
-def _nodes() -> list[_Node]:
-    return [
-        _Node(
-            id=node["NodeID"],
-            address=node["NodeManagerAddress"],
-            cpus=int(node["Resources"].get("CPU", 0)),
-            gpus=int(node["Resources"].get("GPU", 0)),
-        )
-        for node in ray.nodes()  # type: ignore[no-untyped-call]
-        if node["Alive"]
-    ]
 
 
 @contextmanager
@@ -239,7 +277,8 @@ def _unsaid(*_: Any, **__: Any) -> None:
     """A message of Ray's to whoever started the driver."""
 
 
-def _connect(address: str) -> None:
+def _connect(address: str) -> str:
+    """Become a driver of the cluster; returns its address as HOST:PORT."""
     # It would say on standard output, which is the result's, that a node was lost: its cell says so.
     ray._private.worker.print_to_stdstream = _unsaid
     is_main = threading.current_thread() is threading.main_thread()
@@ -247,9 +286,8 @@ def _connect(address: str) -> None:
     try:
         with _stderr_closed():
             # What answers there may be no cluster, which `init` would ask for minutes.
-            ray._raylet.GcsClient(  # type: ignore[attr-defined]
-                address=services.canonicalize_bootstrap_address(address)
-            )
+            found = services.canonicalize_bootstrap_address(address)
+            ray._raylet.GcsClient(address=found)  # type: ignore[attr-defined]
         ray.init(
             address=address,
             log_to_driver=False,
@@ -263,3 +301,4 @@ def _connect(address: str) -> None:
     finally:
         if is_main:
             signal.signal(signal.SIGTERM, before)  # Ray puts its own there
+    return str(found)

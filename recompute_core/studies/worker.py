@@ -31,6 +31,8 @@ class Assignment(BaseModel):
     """Where the reference of this shape is kept."""
     trace: Path | None = None
     """Where the memory phase keeps its trace."""
+    history: Path | None = None
+    """Where it keeps the allocator's history, on CUDA."""
     plain: Reference | None = None
     """What the reference phase found; None while it is still to be run."""
     environment: dict[str, Any] = {}
@@ -49,14 +51,15 @@ class Assignment(BaseModel):
     @property
     def writes(self) -> tuple[Path, ...]:
         """The files that it may make."""
-        kept = (self.reference,) if "reference" in self.phases else ()
-        return (*kept, self.trace) if self.trace is not None and "memory" in self.phases else kept
+        kept = [self.reference] if "reference" in self.phases else []
+        of_memory = [self.trace, self.history] if "memory" in self.phases else []
+        return (*kept, *(path for path in of_memory if path is not None))
 
     def moved(self, home: Path, folder: Path) -> "Assignment":
         """The same task where another folder keeps its files."""
-        trace = None if self.trace is None else folder / self.trace.name
-        places = {"home": home, "reference": folder / self.reference.name, "trace": trace}
-        return self.model_copy(update=places)
+        files = {"reference": self.reference, "trace": self.trace, "history": self.history}
+        there = {name: path and folder / path.name for name, path in files.items()}
+        return self.model_copy(update={"home": home, **there})
 
 
 def work(assignment: Assignment, out: TextIO) -> None:
@@ -85,7 +88,7 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     import torch
 
     from .. import workloads
-    from ..workloads.device import cast, move, pick_device
+    from ..workloads.device import cast, move, pick_device, repeat_itself
 
     spec = task.spec
     if spec.threads:
@@ -99,8 +102,7 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     here = describe_environment(device)
     check_same_environment(task.environment, here)
     if device.type != "cpu" and phase in ("reference", "noise", "canary", "parity"):
-        # So that equal updates are equal here too; what costs are measured with stays as it was.
-        torch.use_deterministic_algorithms(True, warn_only=True)
+        repeat_itself()  # costs are measured with what the machine is set to
     if phase == "reference":
         say("environment", data=here)
         workloads.prepare(settings, task.home, _every_percent(say))
@@ -182,7 +184,7 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
     put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
     seed_everything(task.spec.seed)
     if phase == "memory":
-        return measure_memory(job, optimizer, put_on, task.proof, task.trace)
+        return measure_memory(job, optimizer, put_on, task.proof, task.trace, task.history)
     return measure_time(
         job,
         optimizer,
@@ -208,9 +210,6 @@ def _every_percent(say: Callable[..., None]) -> Callable[[int, int], None]:
 
 def reason_of(error: Exception) -> str:
     """Why a task failed, in one line."""
-    text = str(error).strip().split("\n")[0][:300]
-    from ..workloads.device import is_out_of_memory
+    from ..workloads.device import is_out_of_memory, one_line, out_of_memory_words
 
-    if is_out_of_memory(error):
-        return f"out of memory: {text}"
-    return f"{type(error).__name__}: {text}"
+    return out_of_memory_words(str(error)) if is_out_of_memory(error) else one_line(error)

@@ -1,5 +1,7 @@
 """Where a job runs: the local accelerator through `torch.accelerator`, or the CPU."""
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -24,9 +26,47 @@ def pick_device(asked: Device) -> torch.device:
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an allocator had no more to give, the accelerator's or the CPU's."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(
-        error
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        said in str(error) for said in _SAID_WITHOUT_A_CLASS
     )
+
+
+_SAID_WITHOUT_A_CLASS = ("can't allocate memory", "CUDA error: out of memory", "STATUS_ALLOC_FAILED")
+"""By the CPU's allocator; by the driver beside torch's allocator; by cuBLAS and cuDNN."""
+_ASKED = re.compile(r"Tried to allocate ([\d.]+ \w+)")
+_THERE = re.compile(r"total capacity of ([\d.]+ \w+) of which ([\d.]+ \w+) is free")
+
+
+def out_of_memory_words(text: str) -> str:
+    """What was asked for and what there was, where the allocator says so; else its own first line."""
+    asked, there = _ASKED.search(text), _THERE.search(text)
+    if asked and there:
+        return f"out of memory: {asked[1]} asked for, {there[2]} of {there[1]} free"
+    return f"out of memory: {_first_line(text)}"
+
+
+def one_line(error: Exception) -> str:
+    """An error's kind and the first line of what it says."""
+    return f"{type(error).__name__}: {_first_line(str(error))}"
+
+
+def _first_line(text: str) -> str:
+    return text.strip().split("\n")[0][:300]
+
+
+CHECKS_WORKSPACE = os.environ.get("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+"""cuBLAS's workspace in checks: without a fixed one its products may differ from run to run."""
+
+
+def repeat_itself() -> None:
+    """From now on equal updates in this process give equal bits, as far as the device's kernels can.
+
+    Called before the first product, which starts cuBLAS: it reads its workspace then. What has no
+    deterministic kernel warns and runs; plain against plain shows how much that is.
+    """
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = CHECKS_WORKSPACE
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.benchmark = False
 
 
 def synchronize(device: torch.device) -> None:

@@ -214,6 +214,23 @@ def test_the_tab_timeline_says_where_the_peaks_sit(open_page: OpenPage, store: S
     assert app.selectbox(key="map plan").value == "every-2nd-block"  # the choice goes along
 
 
+def test_a_snapshot_that_was_kept_can_be_taken_to_pytorchs_viewer(
+    open_page: OpenPage, store: Store
+) -> None:
+    on_a_cpu, on_a_gpu = studies.filled(store), studies.filled(store)
+    with store._transaction() as db:
+        db.execute("UPDATE cells SET payload = json_set(payload, '$.history', 'a name') "
+                   "WHERE phase = 'memory' AND study = ?", (on_a_gpu,))  # fmt: skip
+    (store.folder(on_a_gpu) / "history T=256 B=4 every-block.pickle").write_bytes(b"a pickle")
+
+    def offered(study: str) -> list[str]:
+        buttons = _open(open_page, study, "Timeline").get("download_button")
+        return [one.proto.label for one in buttons if "snapshot" in one.proto.label]
+
+    assert offered(on_a_gpu) == ["Memory snapshot of every-block"], "plain's is no longer there"
+    assert offered(on_a_cpu) == []
+
+
 # --- estimates ----------------------------------------------------------------------------------
 
 

@@ -118,6 +118,37 @@ def test_a_timeline_reaches_the_peak() -> None:
         derive(edited(timeline_name(AT), flat))
 
 
+@pytest.mark.parametrize("side", ["plain", "candidate"])
+def test_a_timeline_of_an_update_beside_those_that_were_counted(side: str) -> None:
+    """On a GPU: it may be off by what an allocator's blocks differ from update to update, not more."""
+
+    def lower(share: float) -> Callable[[dict[str, Any]], None]:
+        def change(sides: dict[str, Any]) -> None:
+            top = max(sides[side]["bytes"])
+            sides[side]["bytes"] = [min(one, int(top * (1 - share))) for one in sides[side]["bytes"]]
+
+        return change
+
+    assert derive(edited(timeline_name(AT), lower(0.015))).verdict == "adopt"
+    with pytest.raises(Untrusted, match="does not reach the peak"):
+        derive(edited(timeline_name(AT), lower(0.025)))
+
+
+def test_what_only_a_gpu_tells_is_said_with_its_source() -> None:
+    source = "by the driver"
+    told = {"process_peak_bytes": 7, "process_peak_source": source, "peak_reserved_bytes": 9}
+
+    def on_a_gpu(cells: Cells) -> None:
+        for cell in cells:
+            if cell["phase"] == "memory":
+                cell["payload"] |= told | {"history": "a name", "history_digest": "sha256:0"}
+
+    figures = {one.name: one for one in derive(edited(CELLS, on_a_gpu)).shapes[0].figures}
+    assert figures["process_peak_bytes"].candidate == 7
+    assert figures["process_peak_bytes"].source == source
+    assert figures["peak_reserved_bytes"].plain == 9
+
+
 def test_what_honest_studies_may_hold() -> None:
     taken_over = _change("canary", ran_at="T=256 B=4")
     beyond = _change("canary", largest_relative_gap=None, problem="not finite")
