@@ -10,8 +10,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,11 @@ class RayEngine:
         if device == "auto":  # what was reserved is what must be got
             device = "cuda" if self._with_gpu else "cpu"
         spec = assignment.spec.model_copy(update={"device": device})
-        said = remote.remote(
+        parts = [(path.name, self._sent(path)) for path in assignment.reads]
+        said = self._cluster.in_time(
+            remote.remote,
             assignment.model_copy(update={"spec": spec}).model_dump_json(),
-            [(path.name, self._sent(path)) for path in assignment.reads],
+            parts,
             os.environ.get(VARIABLE, ""),
             not self._with_gpu,
         )
@@ -104,8 +107,9 @@ class RayEngine:
         return worker
 
     def close(self) -> None:
-        """Leave the cluster."""
-        ray.shutdown()
+        """Leave the cluster, if it is there to be left."""
+        with suppress(EngineError):
+            self._cluster.in_time(ray.shutdown)
 
     def _share(self) -> int:
         """CPUs that go with one GPU."""
@@ -228,6 +232,7 @@ class _Cluster:
     def nodes(self) -> list[_Node]:
         """The nodes that are alive, as they were last known while the head does not answer."""
         if self._answers():
+            found = self.in_time(ray.nodes)
             self._nodes = [
                 _Node(
                     id=node["NodeID"],
@@ -235,10 +240,26 @@ class _Cluster:
                     cpus=int(node["Resources"].get("CPU", 0)),
                     gpus=int(node["Resources"].get("GPU", 0)),
                 )
-                for node in ray.nodes()  # type: ignore[no-untyped-call]
+                for node in found
                 if node["Alive"]
             ]
         return self._nodes
+
+    def in_time(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """What a call of the head gives; raises EngineError when it waits for one that is gone."""
+        answer: Future[Any] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(call(*arguments))
+            except Exception as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=ask, daemon=True).start()
+        try:
+            return answer.result(_LOST_S)
+        except TimeoutError:
+            raise EngineError(f"the Ray cluster at {self._address} no longer answers") from None
 
     def _answers(self) -> bool:
         silent = answers(self._address) is not None

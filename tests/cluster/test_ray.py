@@ -239,3 +239,31 @@ def test_a_cluster_without_what_is_asked_for_is_one_line(nodes: Nodes, store: St
     row = store.study(study)
     assert (row.status, store.cells(study)) == ("incomplete", [])
     assert "has no GPU" in row.sentence
+
+
+def test_a_cluster_that_no_longer_answers_is_one_line_and_no_verdict(
+    two: Nodes, store: Store, tmp_path: Path
+) -> None:
+    """Ray itself would end the driver after a minute, with the exit code of a verdict."""
+    study, address = store.create(tiny()), two.address
+    said = (tmp_path / "said").open("w+")
+    with (
+        said,
+        subprocess.Popen(
+            [sys.executable, "-m", "recompute_core", "resume", study, "--json", "-"],
+            cwd=ROOT,
+            env=os.environ | {"RECOMPUTE_HOME": str(store.home)},
+            stdout=subprocess.PIPE,
+            stderr=said,
+        ) as driver,
+    ):
+        eventually(lambda: any(cell.state == "done" for cell in store.cells(study)))
+        two.cluster.head_node.kill_gcs_server()
+        assert driver.communicate(timeout=120)[0] == b""
+        assert driver.returncode == 4, (said.seek(0), said.read()[-3000:])
+        said.seek(0)
+        last = said.read().strip().splitlines()[-1]
+    assert last == f"error: the Ray cluster at {address} no longer answers"
+    row = store.study(study)
+    assert (row.status, row.sentence) == ("incomplete", last.removeprefix("error: "))
+    assert any(cell.state == "done" for cell in store.cells(study))
