@@ -7,12 +7,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..spec import Ranks
+
 if TYPE_CHECKING:
     import torch
 
 
-def describe_environment(device: "torch.device") -> dict[str, Any]:
-    """The facts about this process and machine that a figure depends on."""
+def describe_environment(device: "torch.device", ranks: Ranks | None = None) -> dict[str, Any]:
+    """The facts about this process and machine that a figure depends on; threads are those of a rank."""
     import torch
 
     return {
@@ -29,7 +31,17 @@ def describe_environment(device: "torch.device") -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "git_commit": _git_commit(),
         **(_cuda_facts() if device.type == "cuda" else {}),
+        **(_rank_facts(device, ranks) if ranks else {}),
     }
+
+
+def _rank_facts(device: "torch.device", ranks: Ranks) -> dict[str, Any]:
+    return {"ranks": ranks.count, "ranks_kind": ranks.kind, "ranks_backend": backend_for(device)}
+
+
+def backend_for(device: "torch.device") -> str:
+    """What ranks speak to each other with."""
+    return "nccl" if device.type == "cuda" else "gloo"
 
 
 def _cuda_facts() -> dict[str, Any]:

@@ -22,7 +22,7 @@ def pick_device(asked: Device) -> torch.device:
     return accelerator
 
 
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an allocator had no more to give, the accelerator's or the CPU's."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(
         error
