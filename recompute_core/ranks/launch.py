@@ -38,6 +38,7 @@ def run_ranks(task: str, count: int, say: Say) -> None:
 
     # This process ends with the task, so what it is set to here is the ranks' alone.
     os.environ |= environment(TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1")  # else the launcher opens a port
+    tempfile.tempdir = None  # the fork server may have begun with one that is gone by now
     with tempfile.TemporaryDirectory(prefix="recompute-ranks-") as name:
         folder = Path(name)
         meeting.task(folder).write_text(task)

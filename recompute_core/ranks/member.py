@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -52,6 +52,8 @@ def main() -> None:
     try:
         _work(Assignment.model_validate_json(meeting.task(folder).read_text()), rank, folder)
     except BaseException as error:
+        if os.getppid() != parent:
+            _abandon(folder)
         meeting.reason(folder, rank).write_text(reason_of(error))
         traceback.print_exc()
         sys.stderr.flush()
@@ -62,10 +64,15 @@ def _end_with(parent: int, folder: Path) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.5)
-        shutil.rmtree(folder, ignore_errors=True)  # its owner was killed
-        os._exit(1)
+        _abandon(folder)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _abandon(folder: Path) -> NoReturn:
+    """End now that the owner of the folder was killed: whichever rank is last leaves nothing of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 def _work(task: Assignment, rank: int, folder: Path) -> None:
