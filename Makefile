@@ -1,13 +1,14 @@
 # make app     the dashboard, on http://127.0.0.1:8501
 # make study   the quick study in the terminal
 # make test    everything that CI runs: lint, types, tests, browser journeys
+# make test-distributed   of these, training over ranks alone
 # make bench   measure the product itself and print the tables of the README
 # Each target makes .venv with what it needs on first use.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app study test bench screenshots tools clean
+.PHONY: app study test test-distributed bench screenshots tools clean
 
 app: .venv/run
 	$(BIN)/streamlit run app.py
@@ -21,6 +22,9 @@ test: .venv/dev tools
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadfile --ignore=tests/browser
 	$(BIN)/pytest tests/browser
+
+test-distributed: .venv/dev
+	$(BIN)/pytest tests/ranks
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ..checks.parity import Build
 from ..checks.snapshot import Observed, Snapshot, fixed_update
 from ..spec import StudySpec
+from ..words import count as count_of
 from ..workloads.update import optimizer_of
 from .shards import shard
 
@@ -41,8 +42,9 @@ def global_update(build: Build, spec: StudySpec, count: int) -> tuple[Observed, 
         for block, calls in found.block_calls.items():
             if calls != ranks[0].block_calls[block]:
                 raise RuntimeError(
-                    f"{block} is called {calls} times on rank {rank} and {ranks[0].block_calls[block]} "
-                    "times on rank 0: ranks whose work differs are not compared"
+                    f"{block} is called {count_of(calls, 'time')} on rank {rank} and "
+                    f"{count_of(ranks[0].block_calls[block], 'time')} on rank 0: ranks whose work "
+                    "differs are not compared"
                 )
     job = build()
     optimizer = optimizer_of(job, spec.optimizer)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from recompute_core.plans.names import Regions
 from recompute_core.spec import Region, parse_spec
 from recompute_core.studies import one_shape
 from recompute_core.studies.one_shape import Asked, Ran, run_shape
 from recompute_core.workloads.registered import VARIABLE
 
 Runs = Callable[..., Ran]
+EACH = (Region(modules=("0",)), Region(modules=("1",)))
 
 
 @pytest.fixture
@@ -33,7 +35,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 def run(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     """Runs a factory's model over ranks: reference and noise, and `parity` with its canary if asked."""
 
-    def ran(factory: str, kind: str = "ddp", parity: bool = False, **changes: Any) -> Ran:
+    def ran(
+        factory: str,
+        kind: str = "ddp",
+        parity: bool = False,
+        regions: Regions = EACH,
+        **changes: Any,
+    ) -> Ran:
         monkeypatch.setenv(VARIABLE, f"{factory}=tests.ranks.factories:{factory}")
         blocks = ["0", "1"]
         spec = parse_spec(
@@ -49,7 +57,7 @@ def run(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
             spec=spec,
             shape={},
             shape_key="own batch",
-            regions=tuple(Region(modules=(name,)) for name in blocks),
+            regions=regions,
             canary="0",
             home=tmp_path,
             folder=tmp_path,

@@ -1,14 +1,11 @@
 """Models that behave on one process and come to grief on a rank, each in its own way."""
 
-import json
 import os
 import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -50,28 +47,14 @@ def _on_rank_1(trouble: Callable[[], object]) -> dict[str, Any]:
 
 
 def well() -> dict[str, Any]:
-    """Targets that the loss refers to, cut like the batch; says which ports the ranks listen on."""
-    made = _made(_telling)
+    """Targets that the loss refers to, cut like the batch."""
+    made = _made()
     targets = torch.arange(BATCH) % 8
 
     def loss(output: Tensor) -> Tensor:
         return F.cross_entropy(output, targets)
 
     return {**made, "loss": loss}
-
-
-def _telling(x: Tensor) -> Tensor:
-    if RANK == "1" and (place := os.environ.get("RANKS_LISTENING")):
-        worker = psutil.Process().parent()
-        assert worker is not None
-        heard = [
-            connection.laddr.ip
-            for process in (worker, *worker.children())
-            for connection in process.net_connections()
-            if connection.status == psutil.CONN_LISTEN
-        ]
-        Path(place).write_text(json.dumps(heard))
-    return x
 
 
 def killed() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Ranks that die, hang or compute something else: a reason that names them, and nobody left behind."""
+"""Ranks that die or hang: a reason that names them, and nobody left behind."""
 
 import os
 import subprocess
@@ -52,41 +52,6 @@ def test_a_rank_that_hangs_ends_with_the_patience_of_the_study(run: Runs) -> Non
     assert eventually(lambda: not members(), 20)
 
 
-def test_a_rank_with_random_numbers_of_its_own_is_not_what_one_process_computes(run: Runs) -> None:
-    found = run("draws")
-    assert found.noise is not None
-    assert [f"{gap.part}/{gap.name}" for gap in found.noise.gaps if not gap.bitwise] == [
-        "rng/torch of rank 1"
-    ]
-
-
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_gradients_that_are_added_up_are_not_their_mean(run: Runs, kind: str) -> None:
-    found = run("summed", kind)
-    assert found.noise is not None
-    off = {gap.name: gap.relative for gap in found.noise.gaps if gap.part == "grad"}
-    assert len(off) == 8
-    assert set(off.values()) == {1.0}  # twice as large
-    assert all(gap.bitwise for gap in found.noise.gaps if gap.part in ("output", "loss", "rng"))
-
-
-def test_a_replay_that_is_wrong_on_one_rank_fails_on_both(run: Runs) -> None:
-    found = run("replayed_wrong", parity=True)
-    assert found.noise is not None
-    assert found.noise.bitwise
-    assert found.parity is not None
-    assert not found.parity.passed
-    assert {gap.part for gap in found.parity.failed} >= {"grad"}
-
-
-def test_a_batch_that_cannot_be_cut_is_refused_in_one_line(run: Runs) -> None:
-    assert run("cannot_be_cut").failed == (
-        "reference",
-        "InputError: ranks: the batch cannot be cut along dimension 0, where input input has 8 rows and "
-        "input mask 3",
-    )
-
-
 # --- whoever started them dies ------------------------------------------------------------------
 
 
@@ -123,6 +88,16 @@ def hanging(store: Store) -> tuple[str, "subprocess.Popen[bytes]"]:
     return study, driver
 
 
+def listening(processes: list[psutil.Process]) -> list[str]:
+    """The addresses at which these processes wait for others."""
+    return [
+        one.laddr.ip
+        for process in processes
+        for one in process.net_connections()
+        if one.status == psutil.CONN_LISTEN
+    ]
+
+
 def test_a_killed_drivers_ranks_end(store: Store, machine: Path) -> None:
     """They would hang for ten minutes more."""
     _, driver = hanging(store)
@@ -138,6 +113,8 @@ def test_a_killed_workers_ranks_end_and_the_study_says_why(store: Store) -> None
     ranks = members()
     worker = ranks[0].parent()
     assert worker is not None
+    assert eventually(lambda: len(listening([worker, *ranks])) >= 2)
+    assert set(listening([worker, *ranks])) == {"127.0.0.1"}  # nobody elsewhere can speak to them
     worker.kill()
     assert eventually(lambda: not [one for one in ranks if alive(one.pid)], 20)
     assert driver.wait(60) == 0

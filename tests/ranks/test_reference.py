@@ -1,8 +1,9 @@
 """What data parallel training computes, in one process; and what is said of ranks."""
 
 import signal
+import subprocess
+import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,9 +89,7 @@ def test_ranks_that_call_blocks_differently_are_refused() -> None:
         job.model.register_forward_pre_hook(twice)
         return job
 
-    with pytest.raises(
-        RuntimeError, match=r"blocks\.0 is called 2 times on rank 1 and 1 times on rank 0"
-    ):
+    with pytest.raises(RuntimeError, match="called 2 times on rank 1 and 1 time on rank 0"):
         global_update(build, StudySpec(), 2)
 
 
@@ -187,8 +186,8 @@ def test_the_rank_that_failed_first_is_named(ranks: list[Ended], why: str) -> No
                 "checkpoint": {"variant": "forward"},
                 "ranks": {"kind": "fsdp2"},
             },
-            "plans[0]: two recomputes several blocks as one, and with the variant 'forward' their replay "
-            "would skip FSDP2's hooks and meet parameters that are not collected; use --set "
+            "plans[0]: two recomputes several blocks as one, and with the variant 'forward' their "
+            "replay would skip FSDP2's hooks and meet parameters that are not collected; use --set "
             "checkpoint.variant=call",
         ),
     ],
@@ -201,13 +200,12 @@ def test_what_cannot_run_over_ranks_is_refused_in_one_line(changes: dict[str, An
 
 def test_ranks_change_the_digest_and_their_absence_does_not() -> None:
     assert "ranks" not in StudySpec().model_dump(mode="json")
-    over = [
-        parse_spec({"ranks": {"kind": kind, "count": n}}) for kind in ("ddp", "fsdp2") for n in (2, 4)
-    ]
+    kinds = [(kind, count) for kind in ("ddp", "fsdp2") for count in (2, 4)]
+    over = [parse_spec({"ranks": {"kind": kind, "count": count}}) for kind, count in kinds]
     assert len({spec.digest() for spec in (*over, StudySpec())}) == 5
 
 
-def test_nothing_of_ranks_is_loaded_with_the_core() -> None:
-    """The browser's process admits studies over ranks without torch."""
-    source = Path("recompute_core/ranks/admission.py").read_text()
-    assert "import torch" not in source
+def test_a_study_over_ranks_is_admitted_without_torch() -> None:
+    """As the browser's process does."""
+    code = "import sys, recompute_core.studies.admission; print('torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

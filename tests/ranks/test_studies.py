@@ -4,7 +4,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from recompute_core.plans.apply import applied
 from recompute_core.plans.names import regions_of
@@ -21,15 +23,6 @@ from recompute_core.workloads import build
 from tests.reports.signing import ANN
 
 GPT = {"name": "gpt", "blocks": 2, "width": 32, "heads": 2, "vocab": 17, "seq_len": 16, "batch": 4}
-PHOTOS = {
-    "name": "receipts",
-    "blocks": 2,
-    "width": 48,
-    "heads": 2,
-    "height": 32,
-    "image_width": 32,
-    "batch": 4,
-}
 
 
 def spec_of(workload: dict[str, Any], kind: str) -> StudySpec:
@@ -128,9 +121,25 @@ def test_a_study_under_ddp_and_its_report(ddp: tuple[Store, str, StudyResult], m
         release({**evidence, "cells.json": one_less}, ANN)
 
 
-def test_a_study_of_the_receipts_under_fsdp2(machine: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A user's own folder of six small photos."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    lines = ["image_path,receipt_id,label,split"]
+    for index, label in enumerate(("ok", "blurry", "faint", "glare", "torn", "ok")):
+        pixels = np.random.default_rng(index).integers(0, 256, (32, 32), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.png")
+        lines.append(f"{index}.png,r{index},{label},{'validation' if index > 3 else 'train'}")
+    (folder / "manifest.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_a_study_of_the_receipts_under_fsdp2(machine: Path, tmp_path: Path, photos: Path) -> None:
     """With dropout, which each rank draws for itself."""
-    store, _, result = studied(tmp_path, PHOTOS, "fsdp2")
+    sizes = {"blocks": 2, "width": 48, "heads": 2, "height": 32, "image_width": 32, "batch": 4}
+    workload = {"name": "receipts", "images": str(photos), "dropout": 0.5, **sizes}
+    store, _, result = studied(tmp_path, workload, "fsdp2")
     memory = check(the_one(result), result, store.home)
     reference = result.references["32x32 B=4"]
     parts = memory.plain.state_parts
