@@ -59,7 +59,6 @@ STATES: dict[str, Made] = {
     "undecided": lambda store, held: studies.filled(store, ONE, studies.WIDE),
     "missed": lambda store, held: studies.filled(store, ONE, [1.6] * 9),
     "done": lambda store, held: studies.filled(store),
-    "over ranks": lambda store, held: studies.filled(store, studies.spec_of(ranks={"count": 2})),
     "what-if": lambda store, held: studies.filled(store),
     "estimated": _estimated,
 }
