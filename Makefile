@@ -1,15 +1,16 @@
-# make app         the dashboard, on http://127.0.0.1:8501
-# make study       the quick study in the terminal
-# make test        everything that CI runs: lint, types, tests, browser journeys
-# make test-ray    a part of it: studies on a Ray cluster of two nodes
-# make bench       measure the product itself and print the tables of the README
-# make gpu-check   try everything that needs a GPU, in under eight minutes; two files in gpu-check/
+# make app                the dashboard, on http://127.0.0.1:8501
+# make study              the quick study in the terminal
+# make test               everything that CI runs: lint, types, tests, browser journeys
+# make test-ray           of these, studies on a Ray cluster of two nodes alone
+# make test-distributed   of these, training over ranks alone
+# make bench              measure the product itself and print the tables of the README
+# make gpu-check          try everything that needs a GPU, in under eight minutes; two files in gpu-check/
 # Each target makes .venv with what it needs on first use.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app study test test-ray bench gpu-check screenshots tools clean
+.PHONY: app study test test-ray test-distributed bench gpu-check screenshots tools clean
 
 app: .venv/run
 	$(BIN)/streamlit run app.py
@@ -26,6 +27,9 @@ test: .venv/dev tools
 
 test-ray: .venv/dev
 	$(BIN)/pytest tests/cluster
+
+test-distributed: .venv/dev
+	$(BIN)/pytest tests/ranks
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench

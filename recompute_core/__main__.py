@@ -172,7 +172,7 @@ def _drive(store: Any, study_id: str, lock: Any, json_file: str | None) -> None:
         click.echo(f"\n{result.sentence}")
         for line in rerun_lines(result):
             click.echo(line)
-        click.echo(bytes_and_time())
+        click.echo(bytes_and_time(row.spec.ranks))
     _write_json(json_file, result.document())
     sys.exit(4 if row.status != "done" else EXIT_CODES[result.verdict or "undecided"])
 
@@ -431,6 +431,8 @@ def estimate(
 
     others = tuple(name for name in names if name != "none")
     spec = looked_up(asked_workload(workload, settings, others))
+    if spec.ranks is not None:
+        raise InputError("ranks: an estimate is of training in one process; a study measures several")
     check_custom_plans(spec)
     if len(spec.shapes) > 1:
         raise InputError("--set shapes: an estimate is of one shape; set its sizes as workload.seq_len")

@@ -142,7 +142,9 @@ def gates_of(candidate: Candidate, thresholds: Thresholds) -> tuple[Gate, ...]:
         saving = not_run("memory_saving", thresholds.peak_ratio, "This device has no peak counter.")
     elif memory is not None and memory.ratio_ci95 is not None:
         plain, own = memory.plain.peak_bytes or 0, memory.candidate.peak_bytes or 0
-        saving = memory_gate(plain, own, memory.ratio_ci95, memory.candidate.kind, thresholds)
+        saving = memory_gate(
+            plain, own, memory.ratio_ci95, memory.candidate.kind, thresholds, len(memory.candidate.ranks)
+        )
     latency = not_run("update_latency", thresholds.update_ratio, stopped)
     if timing is not None:
         latency = latency_gate(timing, thresholds)
@@ -150,9 +152,15 @@ def gates_of(candidate: Candidate, thresholds: Thresholds) -> tuple[Gate, ...]:
 
 
 def memory_gate(
-    plain: int, own: int, ratio_ci95: Interval, kind: FigureKind, thresholds: Thresholds
+    plain: int,
+    own: int,
+    ratio_ci95: Interval,
+    kind: FigureKind,
+    thresholds: Thresholds,
+    ranks: int = 0,
 ) -> Gate:
-    """Memory saving, from both peaks in bytes and the interval of their ratio."""
+    """Memory saving, from both peaks in bytes and the interval of their ratio. Over ranks the peaks are
+    each the worst one's."""
     return Gate(
         id="memory_saving",
         outcome=outcome_of(ratio_ci95, thresholds.peak_ratio),
@@ -160,7 +168,7 @@ def memory_gate(
         observed=own / plain,
         ci95=ratio_ci95,
         kind=kind,
-        sentence=f"Peak {megabytes(own)} instead of {megabytes(plain)}.",
+        sentence=f"Peak {megabytes(own)} instead of {megabytes(plain)}{worst_of_ranks(ranks)}.",
     )
 
 
@@ -174,8 +182,13 @@ def latency_gate(timing: Timing, thresholds: Thresholds) -> Gate:
         ci95=timing.ratio_ci95,
         kind=timing.kind,
         sentence=f"Update {timing.update_s * 1e3:.0f} ms instead of "
-        f"{timing.plain_median_s * 1e3:.0f} ms, {pairs_words(timing)}.",
+        f"{timing.plain_median_s * 1e3:.0f} ms, {pairs_words(timing)}{worst_of_ranks(timing.ranks)}.",
     )
+
+
+def worst_of_ranks(ranks: int) -> str:
+    """Whose figure it is, where several ranks trained together."""
+    return f", the worst of {ranks} ranks" if ranks > 1 else ""
 
 
 def not_run(gate: GateId, threshold: float, sentence: str, kind: FigureKind = "measured") -> Gate:
@@ -341,7 +354,8 @@ def candidate_sentence(one: Judged) -> str:
         else "peak not measured on this device"
     )
     figures = (
-        f"{peak}, update {timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f}), {gates}"
+        f"{peak}, update {timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f})"
+        f"{worst_of_ranks(timing.ranks)}, {gates}"
     )
     if one.verdict == "adopt":
         return f"Adopt {name}: {figures}."

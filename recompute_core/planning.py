@@ -72,6 +72,8 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
     from .planner.frontier import LARGEST_OVERHEAD, Planner
     from .workloads.device import pick_device
 
+    if spec.ranks is not None:
+        raise InputError("ranks: plans are searched for one process alone; a study measures several")
     if pick_device(spec.device).type != "cpu":
         raise InputError("plan speaks for the CPU's kernels alone; add --set device=cpu")
     settings = spec.at(spec.shapes[0])

@@ -111,6 +111,7 @@ class Reference(Record):
     """The fixed update without recomputation, kept on disk as safetensors."""
 
     loss: float
+    """Over ranks: the mean of their losses."""
     tensors: int
     """How many tensors are kept: logits, gradients, next-step weights, buffers, random states."""
     digest: str
@@ -461,6 +462,16 @@ TRACED_WITHIN = 0.02
 counted in other updates than that one."""
 
 
+class RankMemory(Record):
+    """What one rank's own update keeps and how high it climbs, in its process."""
+
+    rank: Annotated[int, Field(ge=0)]
+    saved_bytes: Bytes
+    state_bytes: Bytes
+    peak_bytes: Bytes | None
+    """State included; None where the device has no peak counter."""
+
+
 class Memory(Record):
     """What one update keeps and how high it climbs, in a process of its own."""
 
@@ -496,6 +507,9 @@ class Memory(Record):
     """`sha256:` of that file."""
     not_measured: dict[str, str] = {}
     """For each figure that is None: why this device cannot give it."""
+    ranks: Annotated[tuple[RankMemory, ...], Field(exclude_if=lambda ranks: not ranks)] = ()
+    """Every rank's figures, where several trained together: the record itself is then that of the rank
+    with the highest peak. Not written for a single process."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -675,6 +689,8 @@ class Timing(Record):
     samples: Annotated[tuple[Pair, ...], Field(min_length=1)]
     stopped: Literal["narrow enough", "budget spent", "all pairs taken"]
     """Why sampling ended."""
+    ranks: Annotated[int, Field(ge=1, exclude_if=lambda ranks: ranks == 1)] = 1
+    """How many trained together; each time is then the slowest one's. Not written for one."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

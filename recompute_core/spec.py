@@ -106,6 +106,15 @@ class OptimizerSettings(Frozen):
     """Decoupled weight decay."""
 
 
+class Ranks(Frozen):
+    """Data parallel training: each process has its share of the batch and the mean of all gradients."""
+
+    kind: Literal["ddp", "fsdp2"] = "ddp"
+    """`ddp` keeps the whole model on every rank, `fsdp2` a share of each parameter."""
+    count: Annotated[int, Field(ge=2, le=64)] = 2
+    """Ranks on this machine; the batch is cut into as many equal parts."""
+
+
 MOST_EARLIER = 100
 """Studies that a re-run remembers."""
 
@@ -148,6 +157,8 @@ class StudySpec(Frozen):
     """Where to run; `auto` takes the local accelerator, or else the CPU."""
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """CPU threads; empty for torch's own choice."""
+    ranks: Annotated[Ranks | None, Field(exclude_if=lambda ranks: ranks is None)] = None
+    """Data parallel training; empty for a single process. Not written then, as `follows` below."""
     silence_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     """A worker that says nothing for this many seconds is taken for hung and stopped."""
     engine: Annotated[EngineName, Field(exclude_if=lambda engine: engine == "local")] = "local"

@@ -22,7 +22,7 @@ from .estimating import reached_words
 from .gates import in_mb, signed_mb
 from .rerun import said_of_reruns, why_undecided
 from .results import Estimate, Gate, Judged, PlanPoint, PlanResult, StudyResult
-from .spec import StudySpec
+from .spec import Ranks, StudySpec
 from .studies.driver import Listener
 from .studies.findings import finding
 from .studies.flow import CellKey, total_cells
@@ -335,6 +335,12 @@ def _moved_ratio(change: "Change") -> str:
     return f"{change.difference:+.3f}{edges}"
 
 
-def bytes_and_time() -> str:
-    """The note under every table."""
-    return f"MB = 10^6 bytes. Measured here, {time.strftime('%Y-%m-%d %H:%M')}."
+def bytes_and_time(ranks: Ranks | None = None) -> str:
+    """The note under every table, and whose figures it has where several ranks train together."""
+    over = (
+        f" Over {ranks.count} ranks ({ranks.kind}): MB are of the rank with the highest peak, times of "
+        "the slowest rank."
+        if ranks
+        else ""
+    )
+    return f"MB = 10^6 bytes. Measured here, {time.strftime('%Y-%m-%d %H:%M')}.{over}"

@@ -18,26 +18,29 @@ from ..plans.apply import Call, Happened, Wrap, applied, happening, recompute
 from ..plans.names import Regions
 from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed, Rollback
 from ..spec import CheckpointSettings, Region, StudySpec
-from ..workloads.job import Job
+from ..together import ALONE, Together
+from ..workloads.job import Job, own_share
 from .snapshot import Observed, Snapshot, compare, fixed_update
 
 Build = Callable[[], Job]
 """Makes a fresh job; every update starts from one."""
 
 
-def check_noise(job: Job, spec: StudySpec, reference: Snapshot) -> Noise:
+def check_noise(job: Job, spec: StudySpec, reference: Snapshot, together: Together = ALONE) -> Noise:
     """Plain against plain, each from a fresh model: what the device changes by itself."""
     again = fixed_update(job, spec.optimizer, spec.seed)
-    return Noise(gaps=compare(reference, again.tensors))
+    return Noise(gaps=together.gaps(compare(reference, again.tensors)))
 
 
-def check_canary(build: Build, spec: StudySpec, reference: Snapshot, block: str) -> Canary:
+def check_canary(
+    build: Build, spec: StudySpec, reference: Snapshot, block: str, together: Together = ALONE
+) -> Canary:
     """Recompute one block, break every replay of it on purpose, and see whether parity catches it."""
     job = build()
     alone = (Region(modules=(block,)),)
     put_on = partial(applied, job.model, alone, spec.checkpoint, wrap=_breaking(spec.checkpoint))
     found = fixed_update(job, spec.optimizer, spec.seed, put_on)
-    broken = Comparison(gaps=compare(reference, found.tensors))
+    broken = Comparison(gaps=together.gaps(compare(reference, found.tensors)))
     return Canary(
         caught=bool(broken.failures(spec.thresholds)),
         block=block,
@@ -80,6 +83,7 @@ def check_parity(
     regions: Regions,
     noise_floor: float | None,
     plain_calls: dict[str, int],
+    together: Together = ALONE,
 ) -> Parity:
     """The plan's update against the reference, under the thresholds declared in `spec`.
 
@@ -91,18 +95,18 @@ def check_parity(
     named = {name for region in regions for name in region.modules}
     _check_regions(off.happened, regions)
     _check_left_alone(found.block_calls, {k: v for k, v in plain_calls.items() if k not in named})
-    comparison = Comparison(gaps=compare(reference, found.tensors))
+    comparison = Comparison(gaps=together.gaps(compare(reference, found.tensors)))
     failed = comparison.failures(spec.thresholds)
     facts: dict[str, Any] = {
         "gaps": comparison.gaps,
         "noise_floor": noise_floor,
         "block_calls": found.block_calls,
-        "flops": found.flops,
+        "flops": together.total(found.flops),
     }
     if failed:
         return ParityFailed(failed=failed, **facts)
     del found
-    rollback = check_rollback(build, spec, reference, off, noise_floor, plain_calls)
+    rollback = check_rollback(build, spec, reference, off, noise_floor, plain_calls, together)
     if not rollback.is_plain(noise_floor):
         return ParityFailed(failed=(), rollback=rollback, **facts)
     return ParityPassed(rollback=rollback, **facts)
@@ -122,8 +126,9 @@ class TakenOff:
 def _try(job: Job, spec: StudySpec, regions: Regions) -> tuple[Observed, TakenOff]:
     """The fixed update under a plan, and what is left once the plan is off."""
     kept = [
-        (tensor, tensor.detach().to("cpu", copy=True))
+        (share, share.to("cpu", copy=True))
         for tensor in (*job.model.parameters(), *job.model.buffers())
+        for share in (own_share(tensor.detach()),)
     ]
     left: list[str] = []
     with happening() as happened:
@@ -159,6 +164,7 @@ def check_rollback(
     off: TakenOff,
     noise_floor: float | None,
     plain_calls: dict[str, int],
+    together: Together = ALONE,
 ) -> Rollback:
     """Plain's fixed update on the model that the plan was on, against the reference.
 
@@ -170,19 +176,19 @@ def check_rollback(
         again = fixed_update(off.job, spec.optimizer, spec.seed)
 
     def against(plain: Snapshot, calls: dict[str, int]) -> Rollback:
-        gaps = compare(plain, again.tensors)
+        gaps = together.gaps(compare(plain, again.tensors))
         others = [name for name, number in calls.items() if again.block_calls[name] != number]
         others += [name for region in happened.replays for name in region.modules]
         return Rollback(
             compared=len(gaps),
             off=tuple(gap for gap in gaps if not gap.bitwise),
-            left=off.left,
-            replayed=tuple(dict.fromkeys(others)),
-            replays_before=off.happened.replays.total(),
+            left=together.names(off.left),
+            replayed=together.names(tuple(dict.fromkeys(others))),
+            replays_before=together.total(off.happened.replays.total()),
         )
 
     rollback = against(reference, plain_calls)
-    if not off.left and not rollback.is_plain(noise_floor):
+    if not rollback.left and not rollback.is_plain(noise_floor):
         second = fixed_update(_try(build(), spec, ())[1].job, spec.optimizer, spec.seed)
         rollback = against(second.tensors, second.block_calls)
     return rollback

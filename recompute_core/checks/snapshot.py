@@ -25,7 +25,7 @@ from ..meters.flops import FORMULAS
 from ..plans.apply import Applied, Call, shadowed
 from ..results import BatchTensor, Fingerprint, Gap, OptimizerUsed
 from ..spec import OptimizerSettings
-from ..workloads.job import Job, named_tensors, same_bits, tensors_digest
+from ..workloads.job import Job, named_tensors, same_bits, tensors_digest, whole
 from ..workloads.update import optimizer_of, seed_everything, update
 
 Snapshot = dict[str, Tensor]
@@ -148,7 +148,7 @@ def _finite(value: Tensor) -> float | None:
 
 def _kept(tensor: Tensor) -> Tensor:
     """A copy of its own on the CPU: what is kept must share no memory."""
-    return tensor.detach().to("cpu", copy=True).contiguous()
+    return whole(tensor.detach()).to("cpu", copy=True).contiguous()
 
 
 def save(tensors: Snapshot, path: Path) -> str:

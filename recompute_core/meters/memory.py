@@ -8,19 +8,20 @@ history that torch keeps for its viewer would not do: it has the bytes asked for
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..plans.apply import Applied
 from ..results import TRACED_WITHIN, Memory, ParityPassed
 from ..workloads.device import one_line, synchronize
-from ..workloads.job import Job
+from ..workloads.job import Job, own_share
 from ..workloads.update import Mark, allocate_state, state_parts, unmarked, update
 from . import counters
 from .chrome import TraceNotKept, keep_trace
@@ -39,19 +40,24 @@ def measure_memory(
     proof: ParityPassed,
     trace: Path | None = None,
     history: Path | None = None,
+    collected: Sequence[Tensor] = (),
+    buckets_bytes: int = 0,
 ) -> Memory:
     """One update of `job` under the plan that `applied` puts on; some more on an accelerator.
 
     `proof` is the parity that allows a figure to exist: the candidate's own, or for plain that of any
     candidate it is compared with. `trace` is where the profiler's events are kept, gzipped; `history`
-    where a CUDA allocator's history is, for PyTorch's viewer.
+    where a CUDA allocator's history is, for PyTorch's viewer. `collected` are parameters in other
+    storages than the model's own, which backward does not keep either, and `buckets_bytes` second copies
+    of the gradients: what a wrapper around the model holds.
     """
     if not proof.passed:
         raise RuntimeError("memory may be measured only after parity has passed")
     device = job.device
     allocate_state(optimizer)
     state = state_parts(job, optimizer)
-    meter = SavedBytes([*job.model.parameters(), *job.inputs])
+    state = state.model_copy(update={"gradients": state.gradients + buckets_bytes})
+    meter = SavedBytes([*map(own_share, job.model.parameters()), *collected, *job.inputs])
 
     def run(mark: Mark) -> None:
         with ExitStack() as forward_only:

@@ -14,6 +14,7 @@ from ..intervals import median_interval
 from ..plans.apply import Applied
 from ..results import INTERLEAVED, Pair, ParityPassed, Timing
 from ..spec import TimingSettings
+from ..together import ALONE, Together
 from ..workloads.device import synchronize
 from ..workloads.job import Job
 from ..workloads.update import allocate_state, update
@@ -26,6 +27,7 @@ def measure_time(
     settings: TimingSettings,
     proof: ParityPassed,
     tell: Callable[[Pair], None] = lambda pair: None,
+    together: Together = ALONE,
 ) -> Timing:
     """Pairs of plain and recomputed updates until their ratio is known well enough.
 
@@ -39,7 +41,7 @@ def measure_time(
     def whole_update() -> object:
         return update(job, optimizer)
 
-    return measure_pairs(whole_update, whole_update, applied, job.device, settings, tell)
+    return measure_pairs(whole_update, whole_update, applied, job.device, settings, tell, together)
 
 
 def measure_pairs(
@@ -49,17 +51,23 @@ def measure_pairs(
     device: torch.device,
     settings: TimingSettings,
     tell: Callable[[Pair], None],
+    together: Together = ALONE,
 ) -> Timing:
     """Pairs of two ways to do an update, the second under the plan, after one of each that is not
-    counted. Putting the plan on and taking it off is not timed.
+    counted. Putting the plan on and taking it off is not timed. Processes that train together begin
+    each update at once, and the time that counts is the slowest one's.
     """
 
+    def seconds(work: Callable[[], object]) -> float:
+        together.wait()
+        return together.slowest(_seconds(work, device))
+
     def plain() -> float:
-        return _seconds(plain_update, device)
+        return seconds(plain_update)
 
     def candidate() -> float:
         with applied():
-            return _seconds(candidate_update, device)
+            return seconds(candidate_update)
 
     collecting = gc.isenabled()
     gc.collect()
@@ -75,7 +83,7 @@ def measure_pairs(
                 first, second = plain(), candidate()
             samples.append(Pair(plain_s=first, candidate_s=second))
             tell(samples[-1])
-            stopped = _why_stop(samples, time.perf_counter() - started, settings)
+            stopped = together.decided(_why_stop(samples, time.perf_counter() - started, settings))
             if stopped:
                 return Timing(samples=tuple(samples), stopped=stopped, **_clock(device))
     finally:

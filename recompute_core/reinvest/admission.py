@@ -29,6 +29,7 @@ def asked_of(
     the study's first shape that has any.
     """
     spec = store.study(study).spec
+    _check_alone(spec, study)
     adopted = adopted_of(store, study)
     found = [one for one in adopted if plan in (None, one.plan) and shape in (None, one.shape_key)]
     if not found:
@@ -72,6 +73,7 @@ def adopted_of(store: Store, study: str) -> list[Measured]:
 
 def admit(store: Store, asked: ReinvestSpec) -> None:
     """Raises InputError where a study's candidate cannot be reinvested."""
+    _check_alone(store.study(asked.study).spec, asked.study)
     candidate_of(store, asked)
     settings = spec_at(store, asked).workload
     plain = settings.batch
@@ -96,6 +98,14 @@ def admit(store: Store, asked: ReinvestSpec) -> None:
     if asked.effective_batch < plain:
         raise InputError(
             f"reinvest: effective_batch {asked.effective_batch} is less than plain's microbatch {plain}"
+        )
+
+
+def _check_alone(spec: StudySpec, study: str) -> None:
+    if spec.ranks is not None:
+        raise InputError(
+            f"reinvest: study {study} trains over {spec.ranks.count} ranks; a larger microbatch is "
+            "tried in one process alone"
         )
 
 

@@ -13,11 +13,13 @@ from ..results import (
     Comparison,
     Gap,
     Legality,
+    Memory,
     Noise,
     ParityFailed,
     ParityPassed,
     Reference,
 )
+from ..spec import Ranks
 from ..studies.flow import PLAIN, Book, canary_module
 from .evidence import MADE_BY, Found
 from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
@@ -62,11 +64,15 @@ def _at(found: Found, shape: str) -> Iterator[str]:
         cell = book.done(shape, plan, "memory")
         if cell is not None and cell.payload is not None:
             yield from _memory(plan, cell.payload)
+            yield from _worst_rank(plan, Memory.model_validate(cell.payload), found.row.spec.ranks)
     timed = book.done(shape, found.plan, "time")
     if timed is not None and timed.payload is not None:
         asked, pairs = found.asked.timing, len(timed.payload["samples"])
         if not asked.min_pairs <= pairs <= asked.max_pairs:
             yield f"{pairs} pairs were timed; the study asked for {asked.min_pairs} to {asked.max_pairs}"
+        over = found.row.spec.ranks
+        if timed.payload.get("ranks", 1) != (over.count if over else 1):
+            yield "the times are of another number of ranks than the study has"
 
 
 def _parity(book: Book, shape: str, plan: str) -> ParityPassed | ParityFailed | None:
@@ -166,3 +172,11 @@ def _reaches(top: int, peaks: Sequence[int]) -> bool:
     """Whether a timeline may be of these peaks: one sample is of its very update, several of others."""
     allowed = TRACED_WITHIN * max(peaks, default=0) if len(peaks) > 1 else 0
     return any(abs(top - peak) <= allowed for peak in peaks)
+
+
+def _worst_rank(plan: str, memory: Memory, over: Ranks | None) -> Iterator[str]:
+    """What counts is the rank with the highest peak."""
+    if tuple(one.rank for one in memory.ranks) != tuple(range(over.count if over else 0)):
+        yield f"the memory of {quoted(plan)} is of other ranks than the study has"
+    elif memory.ranks and memory.peak_bytes != max(one.peak_bytes or 0 for one in memory.ranks):
+        yield f"the peak of {quoted(plan)} is not that of the rank with the highest"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ..plans.export.exported import module_name
+from ..spec import StudySpec
 from ..studies.store import StudyRow
 from ..words import count
 from .evidence import REINVESTED
@@ -46,7 +47,7 @@ def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -
         "other thresholds.",
         "No figure was supplied by hand, and no estimate was put through a gate.",
         "Times are of this machine as busy as it was; the interval covers the pairs that were run.",
-        "Nothing is claimed of several devices that train together, nor of compiled models.",
+        f"Nothing is claimed of {_others(spec)}, nor of compiled models.",
         "A signature says who released this, not that the machine it ran on was honest.",
     ]
     if REINVESTED in not_recorded:
@@ -56,3 +57,10 @@ def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -
     if missing := sorted(not_recorded.keys() - {REINVESTED}):
         claims.append(f"Not recorded: {', '.join(missing)}.")
     return tuple(claims)
+
+
+def _others(spec: StudySpec) -> str:
+    if spec.ranks is None:
+        return "several devices that train together"
+    ranks = f"{spec.ranks.count} ranks of {spec.ranks.kind} on one machine"
+    return f"training over several devices otherwise than over {ranks}"

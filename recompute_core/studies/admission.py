@@ -9,6 +9,7 @@ from ..gates import megabytes
 from ..plans.anatomy import anatomy_of
 from ..plans.custom import check_custom_plans
 from ..plans.names import regions_of
+from ..ranks.admission import check_ranks
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
@@ -29,6 +30,7 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
             regions_of(spec, plan)
         except InputError as error:
             raise InputError(f"plans[{index}]: {error}") from None
+    check_ranks(spec)
     check_memory(spec)
     if isinstance(spec.workload, ReceiptsSettings) and spec.workload.images is not None:
         from ..workloads.receipts.manifest import check_images

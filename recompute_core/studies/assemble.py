@@ -139,7 +139,13 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     noise, legality = book.noise(key), book.legality(key)
     off = noise.failures(spec.thresholds) if noise else ()
     if off:
-        reason = f"plain differs from plain on this device: {gap_words(off[0])}"
+        over = spec.ranks
+        what = (
+            f"plain over {over.count} ranks ({over.kind}) is not what one process computes"
+            if over
+            else "plain differs from plain on this device"
+        )
+        reason = f"{what}: {gap_words(off[0])}"
         return Refused(**facts, stopped_by="noise", reasons=(reason,))
     if legality is None:
         return Refused(**facts, stopped_by="pending")

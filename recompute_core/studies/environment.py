@@ -8,12 +8,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..spec import Ranks
+
 if TYPE_CHECKING:
     import torch
 
 
-def describe_environment(device: "torch.device") -> dict[str, Any]:
-    """The facts about this process and machine that a figure depends on."""
+def describe_environment(device: "torch.device", ranks: Ranks | None = None) -> dict[str, Any]:
+    """The facts about this process and machine that a figure depends on; threads are those of a rank."""
     import torch
 
     return {
@@ -31,7 +33,17 @@ def describe_environment(device: "torch.device") -> dict[str, Any]:
         "git_commit": _git_commit(),
         **(_cuda_facts(device) if device.type == "cuda" else {}),
         **({"never_tried": f"on {device.type}"} if device.type in ("xpu", "mps") else {}),
+        **(_rank_facts(device, ranks) if ranks else {}),
     }
+
+
+def _rank_facts(device: "torch.device", ranks: Ranks) -> dict[str, Any]:
+    return {"ranks": ranks.count, "ranks_kind": ranks.kind, "ranks_backend": backend_for(device)}
+
+
+def backend_for(device: "torch.device") -> str:
+    """What ranks speak to each other with."""
+    return "nccl" if device.type == "cuda" else "gloo"
 
 
 def _cuda_facts(device: "torch.device") -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..gates import gap_words, megabytes
+from ..gates import gap_words, megabytes, worst_of_ranks
 from ..results import Gap
 from .flow import PLAIN
 from .store import Phase
@@ -33,12 +33,15 @@ def _said(phase: Phase, found: dict[str, Any]) -> str:
         case "memory":
             peak = found["peak_bytes"]
             kept = megabytes(found["saved_bytes"])
+            ranks = worst_of_ranks(len(found.get("ranks", ())))
             return (
                 f"peak {'not measured' if peak is None else megabytes(peak)}, {kept} kept for backward"
+                f"{ranks}"
             )
         case "time":
             low, high = found["ratio_ci95"]
-            return f"update {found['ratio_median']:.2f} times as long ({low:.2f} to {high:.2f})"
+            ranks = worst_of_ranks(found.get("ranks", 1))
+            return f"update {found['ratio_median']:.2f} times as long ({low:.2f} to {high:.2f}){ranks}"
 
 
 def _gap(found: dict[str, Any], words: str) -> str:

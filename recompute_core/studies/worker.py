@@ -1,9 +1,11 @@
 """The worker: does one task in a process of its own and says what happens as JSON lines."""
 
 import json
+import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -69,7 +71,15 @@ def work(assignment: Assignment, out: TextIO) -> None:
         out.write(json.dumps({"kind": kind, **data}, allow_nan=False) + "\n")
         out.flush()
 
-    for phase in assignment.phases:
+    phases = list(assignment.phases)
+    while phases:
+        phase = phases.pop(0)
+        together = _together(assignment, phase, phases)
+        if together:
+            if not _on_ranks(assignment, together, say):
+                return
+            del phases[: len(together) - 1]
+            continue
         say("start", phase=phase)
         try:
             found = _do(phase, assignment, partial(say, phase=phase))
@@ -84,26 +94,77 @@ def work(assignment: Assignment, out: TextIO) -> None:
         say("done", phase=phase, payload=payload)
 
 
-def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
+_OVER_RANKS: tuple[Phase, ...] = ("noise", "canary", "parity", "memory", "time")
+"""The phases that are done by all ranks of a study that has them; the others by this process alone."""
+
+
+def _together(task: Assignment, phase: Phase, later: Sequence[Phase]) -> tuple[Phase, ...]:
+    """This phase and those right after it that one launch of the ranks does; none for our own.
+
+    What each rank allocates is known in a fresh process alone, so memory is by itself.
+    """
+    if task.spec.ranks is None or phase not in _OVER_RANKS:
+        return ()
+    checks = takewhile(lambda one: one in ("canary", "parity"), later)
+    return (phase, *checks) if phase in ("noise", "canary") else (phase,)
+
+
+def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., None]) -> bool:
+    """Have the ranks do these phases; whether they could."""
+    from ..ranks.launch import RankFailed, run_ranks
+
+    assert task.spec.ranks is not None
+    begun = phases[0]
+    say("start", phase=begun)  # starting the ranks belongs to it
+
+    def heard(kind: str, phase: Phase, **data: Any) -> None:
+        nonlocal begun
+        if kind != "start" or phase != begun:
+            begun = phase
+            say(kind, phase=phase, **data)
+
+    alone = task.model_copy(update={"phases": phases})
+    try:
+        run_ranks(alone.model_dump_json(), task.spec.ranks.count, heard)
+    except (RankFailed, OSError) as error:
+        reason = str(error) if isinstance(error, RankFailed) else reason_of(error)
+        say("failed", phase=begun, reason=reason)
+        return False
+    return True
+
+
+def set_threads(spec: StudySpec) -> None:
+    """The threads that are asked for; without a word torch's own choice, shared out among ranks."""
     import torch
+
+    if spec.threads:
+        torch.set_num_threads(spec.threads)
+    elif spec.ranks:
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // spec.ranks.count))
+
+
+def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
 
     from .. import workloads
     from ..workloads.device import cast, move, pick_device, repeat_itself
 
     spec = task.spec
-    if spec.threads:
-        torch.set_num_threads(spec.threads)
+    set_threads(spec)
     device = pick_device(spec.device)
     settings = spec.at(task.shape)
 
     def build() -> Any:
         return move(cast(workloads.build(settings, spec.seed, task.home), spec.precision), device)
 
-    here = describe_environment(device)
+    here = describe_environment(device, spec.ranks)
     check_same_environment(task.environment, here)
     if device.type != "cpu" and phase in ("reference", "noise", "canary", "parity"):
         repeat_itself()  # costs are measured with what the machine is set to
     if phase == "reference":
+        if spec.ranks:
+            from ..ranks.devices import check_devices
+
+            check_devices(device, spec.ranks)
         say("environment", data=here)
         workloads.prepare(settings, task.home, _every_percent(say))
         return _reference(build, task)
@@ -148,8 +209,15 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
     job = build()
     batch_digest, batch = job.batch_digest, describe_batch(job)
     parameters = sum(parameter.numel() for parameter in job.model.parameters())
-    found = fixed_update(job, spec.optimizer, spec.seed)
-    loss = float(found.tensors["loss/"])
+    model = job.model
+    if spec.ranks is None:
+        found = fixed_update(job, spec.optimizer, spec.seed)
+    else:
+        from ..ranks.reference import global_update
+
+        found, model = global_update(build, spec, spec.ranks.count)
+    losses = [float(tensor) for key, tensor in found.tensors.items() if key.startswith("loss/")]
+    loss = sum(losses) / len(losses)
     if not loss == loss or abs(loss) == float("inf"):
         raise ArithmeticError(f"the plain update itself gives a loss of {loss}")
     return Reference(
@@ -164,7 +232,7 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
         envelope_flops=None if job.tokens is None else 6 * parameters * job.tokens,
         blocks=job.blocks,
         revisions=revisions_of(job.model, job.blocks, factory_of(spec.workload)),
-        optimizer=describe_optimizer(job.model, found.optimizer),
+        optimizer=describe_optimizer(model, found.optimizer),
         rng=RngUsed(policy=spec.checkpoint.rng, seed=spec.seed),
         batch=batch,
         fingerprints=fingerprints(found.tensors),
@@ -208,7 +276,7 @@ def _every_percent(say: Callable[..., None]) -> Callable[[int, int], None]:
     return progress
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """Why a task failed, in one line."""
     from ..workloads.device import is_out_of_memory, one_line, out_of_memory_words
 

@@ -24,7 +24,7 @@ def pick_device(asked: Device) -> torch.device:
     return accelerator
 
 
-def is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether an allocator had no more to give, the accelerator's or the CPU's."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
         said in str(error) for said in _SAID_WITHOUT_A_CLASS
@@ -45,7 +45,7 @@ def out_of_memory_words(text: str) -> str:
     return f"out of memory: {_first_line(text)}"
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """An error's kind and the first line of what it says."""
     return f"{type(error).__name__}: {_first_line(str(error))}"
 

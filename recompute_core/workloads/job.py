@@ -36,11 +36,13 @@ class Job:
     """Makes the optimizer of the model; None: AdamW."""
     data_digest: str | None = None
     """SHA-256 of the data set the batch comes from; None for synthetic batches."""
+    called: nn.Module | None = None
+    """What is called in the model's place: a wrapper that trains it together with other processes."""
 
     def forward(self) -> tuple[Any, Tensor]:
         """One forward on the batch: output and loss."""
         positional, named = called_with(tree_map(_itself, self.batch))  # a list may be used up
-        output = self.model(*positional, **named)
+        output = (self.model if self.called is None else self.called)(*positional, **named)
         return output if self.loss is None else (output, self.loss(output))
 
     @property
@@ -104,6 +106,18 @@ def called_with(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(batch, Mapping):
         return (), dict(batch)
     return (batch,), {}
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor of which each rank holds a share, collected by all of them; any other as it is."""
+    collect = getattr(tensor, "full_tensor", None)
+    return tensor if collect is None else collect()
+
+
+def own_share(tensor: Tensor) -> Tensor:
+    """What this process holds of a tensor of which each rank holds a share; any other as it is."""
+    take = getattr(tensor, "to_local", None)
+    return tensor if take is None else take()
 
 
 def same_bits(old: Tensor | None, new: Tensor | None) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..results import StateParts
 from ..spec import OptimizerSettings
-from .job import Job
+from .job import Job, own_share
 
 Mark = Callable[[str], None]
 """Told when a phase or a block begins."""
@@ -93,16 +93,16 @@ def state_parts(job: Job, optimizer: torch.optim.Optimizer) -> StateParts:
 
 
 def _state(job: Job, optimizer: torch.optim.Optimizer) -> tuple[list[Tensor], ...]:
-    """Parameters; gradients; what the optimizer keeps; buffers and inputs."""
+    """This process's share of parameters; gradients; what the optimizer keeps; buffers and inputs."""
     parameters: list[Tensor] = list(job.model.parameters())
-    gradients = [p.grad for p in parameters if p.grad is not None]
+    gradients = [own_share(p.grad) for p in parameters if p.grad is not None]
     moments = [
-        value
+        own_share(value)
         for state in optimizer.state.values()
         for value in state.values()
         if isinstance(value, Tensor)
     ]
-    return parameters, gradients, moments, [*job.model.buffers(), *job.inputs]
+    return [*map(own_share, parameters)], gradients, moments, [*job.model.buffers(), *job.inputs]
 
 
 def storage_bytes(tensors: list[Tensor]) -> int:

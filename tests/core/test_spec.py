@@ -286,6 +286,7 @@ CHANGES: dict[str, Any] = {
     "seed": 1,
     "device": "cpu",
     "threads": 1,
+    "ranks": {"kind": "fsdp2", "count": 2},
     "silence_s": 901,
     "engine": "ray",
     "follows": [{"study": "20261130-141500-49bd", "thresholds": {"update_ratio": 1.4}}],

@@ -20,6 +20,7 @@ from recompute_core.results import (
     ParityFailed,
     ParityPassed,
     PeakAt,
+    RankMemory,
     Reason,
     Record,
     Reference,
@@ -182,6 +183,15 @@ class Filled:
                     ),
                 ),
                 not_measured={"peak_reserved_bytes": "no caching allocator on the CPU"},
+                ranks=tuple(
+                    RankMemory(
+                        rank=rank,
+                        saved_bytes=int(130_000_000 * peak_ratio),
+                        state_bytes=state,
+                        peak_bytes=state + peak - rank,
+                    )
+                    for rank in range(self.spec.ranks.count if self.spec.ranks else 0)
+                ),
             ),
         )
 
@@ -197,7 +207,8 @@ class Filled:
                 plain_s=pair.plain_s,
                 candidate_s=pair.candidate_s,
             )
-        timing = Timing(samples=pairs, stopped="narrow enough")
+        ranks = self.spec.ranks.count if self.spec.ranks else 1
+        timing = Timing(samples=pairs, stopped="narrow enough", ranks=ranks)
         self.store.finish_cell(self.id, shape, plan, "time", timing.model_dump(mode="json"))
 
     def conclude(self, status: str = "done") -> str:

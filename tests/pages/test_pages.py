@@ -71,6 +71,17 @@ def test_a_finished_study_on_every_page(open_page: OpenPage, store: Store, page:
         assert len(figures(app)) + len(components(app, "picture")) >= 1
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_study_over_ranks_says_whose_figures_it_shows(
+    open_page: OpenPage, store: Store, page: str
+) -> None:
+    study = studies.filled(store, studies.spec_of(ranks={"count": 2}))
+    app = open_page(page, study=study)
+    assert app.query_params["study"] == study
+    if page in ("home", "live", "tradeoff"):
+        assert "(1.19 to 1.22), the worst of 2 ranks, gradients bitwise equal" in text(app)
+
+
 def test_the_newest_study_is_shown_and_put_into_the_address(open_page: OpenPage, store: Store) -> None:
     studies.filled(store)
     newest = studies.filled(store, ratios=studies.WIDE)

@@ -1,0 +1,124 @@
+"""Memory and time of training over ranks: each rank measures its own, and the worst one counts.
+
+What gloo and NCCL allocate for themselves lies outside torch's allocator and is counted nowhere. Gloo's
+threads let go of tensors when they like, so that two equal updates climb differently high: on the CPU,
+where one update alone is exact, several are measured, and a gate that their peaks straddle is undecided.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from ..meters.memory import measure_memory
+from ..meters.timing import measure_time
+from ..plans.apply import Applied
+from ..results import Memory, Pair, ParityPassed, RankMemory, Timing
+from ..spec import Ranks, TimingSettings
+from ..workloads.job import Job
+from ..workloads.update import allocate_state, update
+from .team import Team
+from .wrapped import UPDATES_BEFORE, buckets_bytes, collected_parameters
+
+UPDATES = 5
+"""Measured on the CPU, an odd number, so that the median is one of them."""
+
+
+def measure_rank_memory(
+    job: Job,
+    optimizer: torch.optim.Optimizer,
+    put_on: Applied,
+    proof: ParityPassed,
+    team: Team,
+    trace: Path | None,
+    folder: Path,
+) -> Memory:
+    """Every rank's peak over the same updates; the record is that of the rank with the highest.
+
+    `folder` is where each rank lays its traces, of which one of the worst rank's is kept as `trace`.
+    """
+    allocate_state(optimizer)
+    with put_on():
+        for _ in range(UPDATES_BEFORE):
+            update(job, optimizer)
+    collected, buckets = collected_parameters(job), buckets_bytes(job)
+    samples, traces = [], []
+    for number in range(UPDATES if job.device.type == "cpu" else 1):
+        place = folder / f"trace-{team.rank}-{number}"
+        place.mkdir()
+        traces.append(place / trace.name if trace else None)
+        own = measure_memory(
+            job,
+            optimizer,
+            put_on,
+            proof,
+            traces[-1],
+            collected=collected,
+            buckets_bytes=buckets,
+        )
+        samples.append(own)
+    own, chosen = middle_of(samples)
+    found = worst_of(team.all_say(own))
+    is_worst = team.rank == _worst(found.ranks).rank
+    if trace and (kept := traces[chosen]) and found.trace and is_worst:
+        partial = trace.with_name(f"{trace.name}.partial")
+        shutil.move(kept, partial)  # from another file system, perhaps
+        partial.replace(trace)
+    team.wait()
+    return found
+
+
+def middle_of(samples: list[Memory]) -> tuple[Memory, int]:
+    """One record of several updates that were measured one by one, and which of them it shows: the one
+    in the middle. Of the others it has the peaks."""
+    if len(samples) == 1:
+        return samples[0], 0
+    peaks = tuple(peak for one in samples for peak in one.peak_samples)
+    chosen = peaks.index(sorted(peaks)[len(peaks) // 2])
+    source = f"{samples[chosen].source} for each of {len(samples)} updates, their median"
+    return samples[chosen].model_copy(update={"peak_samples": peaks, "source": source}), chosen
+
+
+def worst_of(by_rank: list[Memory]) -> Memory:
+    """The record of the rank with the highest peak, with every rank's figures beside it."""
+    ranks = tuple(
+        RankMemory(
+            rank=rank,
+            saved_bytes=own.saved_bytes,
+            state_bytes=own.state_bytes,
+            peak_bytes=own.peak_bytes,
+        )
+        for rank, own in enumerate(by_rank)
+    )
+    worst = _worst(ranks)
+    own = by_rank[worst.rank]
+    return own.model_copy(
+        update={
+            "ranks": ranks,
+            "source": f"{own.source}; rank {worst.rank}, the worst of {len(ranks)}",
+        }
+    )
+
+
+def _worst(ranks: tuple[RankMemory, ...]) -> RankMemory:
+    return max(ranks, key=lambda one: (one.peak_bytes or 0, one.saved_bytes, -one.rank))
+
+
+def measure_rank_time(
+    job: Job,
+    optimizer: torch.optim.Optimizer,
+    put_on: Applied,
+    settings: TimingSettings,
+    proof: ParityPassed,
+    team: Team,
+    ranks: Ranks,
+    tell: Callable[[Pair], None],
+) -> Timing:
+    """Pairs of updates of all ranks in step; each time is the slowest rank's."""
+    found = measure_time(job, optimizer, put_on, settings, proof, tell, team)
+    source = (
+        f"interleaved whole updates, plan put on and taken off, {ranks.count} ranks in step "
+        f"({ranks.kind}); the slowest rank's time"
+    )
+    return found.model_copy(update={"source": source, "ranks": ranks.count})

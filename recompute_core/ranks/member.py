@@ -1,0 +1,176 @@
+"""One rank: a fresh process that does its part of a task's phases, together with the other ranks.
+
+`python -m recompute_core.ranks.member FOLDER PARENT`, started by `launch` with the elastic launcher's
+variables. In the folder lie the task and what the ranks meet by; rank 0 says what is found. A rank that
+fails leaves its reason there and ends; whoever launched it ends the others. No rank outlives its parent.
+"""
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
+
+from .. import workloads
+from ..checks import parity, snapshot
+from ..plans.apply import applied
+from ..results import Record
+from ..studies.environment import backend_for, check_same_environment, describe_environment
+from ..studies.store import Phase
+from ..studies.worker import Assignment, reason_of, set_threads
+from ..workloads.device import cast, move, pick_device
+from ..workloads.job import Job
+from ..workloads.update import optimizer_of, seed_everything
+from . import meeting
+from .costs import measure_rank_memory, measure_rank_time
+from .devices import use_device
+from .reference import rank_seed, view_of
+from .shards import shard
+from .team import Team
+from .wrapped import wrapped
+
+_GRACE_S = 60.0
+"""So much longer than the study's patience does a collective wait: the study's driver decides first."""
+
+
+def main() -> None:
+    """Do this rank's part, and leave a reason where it fails."""
+    folder, parent = Path(sys.argv[1]), int(sys.argv[2])
+    rank = int(os.environ["RANK"])
+    _end_with(parent, folder)
+    try:
+        _work(Assignment.model_validate_json(meeting.task(folder).read_text()), rank, folder)
+    except BaseException as error:
+        if os.getppid() != parent:
+            _abandon(folder)
+        meeting.reason(folder, rank).write_text(reason_of(error))
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)  # the others are in the midst of a collective: no orderly end is to be had
+
+
+def _end_with(parent: int, folder: Path) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        _abandon(folder)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _abandon(folder: Path) -> NoReturn:
+    """End now that the owner of the folder was killed: whichever rank is last leaves nothing of it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
+def _work(task: Assignment, rank: int, folder: Path) -> None:
+    spec, ranks = task.spec, task.spec.ranks
+    assert ranks is not None, "only a study over ranks launches them"
+    set_threads(spec)
+    device = pick_device(spec.device)
+    use_device(device, rank)
+    here = "lo0" if sys.platform == "darwin" else "lo"
+    os.environ |= {"GLOO_SOCKET_IFNAME": here, "NCCL_SOCKET_IFNAME": here}  # nobody else may listen in
+    dist.init_process_group(
+        backend_for(device),
+        store=FileStore(str(meeting.store(folder)), ranks.count),
+        rank=rank,
+        world_size=ranks.count,
+        timeout=timedelta(seconds=spec.silence_s + _GRACE_S),
+        device_id=None if device.type == "cpu" else torch.device(device.type, rank),
+    )
+    team = Team(rank, ranks.count)
+    member = _Member(task, device, team, folder)
+    with meeting.said(folder).open("w") if rank == 0 else open(os.devnull, "w") as out:
+
+        def say(kind: str, **data: Any) -> None:
+            out.write(json.dumps({"kind": kind, **data}, allow_nan=False) + "\n")
+            out.flush()
+
+        for phase in task.phases:
+            say("start", phase=phase)
+            found = member.do(phase, partial(say, phase=phase))
+            say("done", phase=phase, payload=found.model_dump(mode="json", by_alias=True))
+    team.wait()
+    dist.destroy_process_group()
+
+
+class _Member:
+    """A rank with what its phases share."""
+
+    def __init__(self, task: Assignment, device: torch.device, team: Team, folder: Path) -> None:
+        self._task, self._device, self._team, self._folder = task, device, team, folder
+        self._spec = task.spec.model_copy(update={"seed": rank_seed(task.spec.seed, team.rank)})
+        """The study's, with this rank's seed."""
+        check_same_environment(task.environment, describe_environment(device, task.spec.ranks))
+
+    def _build(self) -> Job:
+        task, ranks = self._task, self._spec.ranks
+        assert ranks is not None and task.plain is not None
+        settings = task.spec.at(task.shape)
+        job = cast(workloads.build(settings, task.spec.seed, task.home), task.spec.precision)
+        if job.batch_digest != task.plain.batch_digest:
+            raise RuntimeError(
+                "the batch is another one each time it is made; seed what it is drawn from"
+            )
+        return wrapped(move(shard(job, self._team.rank, ranks.count), self._device), ranks)
+
+    def do(self, phase: Phase, say: Callable[..., None]) -> Record:
+        task, spec, team = self._task, self._spec, self._team
+        if phase in ("memory", "time"):
+            return self._cost(phase, say)
+        if self._device.type != "cpu":
+            # So that equal updates are equal here too; what costs are measured with stays as it was.
+            torch.use_deterministic_algorithms(True, warn_only=True)
+        if task.plain is None:
+            raise RuntimeError(f"{phase} was asked for without a reference")
+        reference = view_of(snapshot.load(task.reference, task.plain.digest), team.rank)
+        if phase == "noise":
+            return parity.check_noise(self._build(), spec, reference, team)
+        if phase == "canary":
+            if task.canary is None:
+                raise RuntimeError("canary was asked for without a module to break")
+            return parity.check_canary(self._build, spec, reference, task.canary, team)
+        calls = task.plain.block_calls
+        return parity.check_parity(
+            self._build, spec, reference, task.regions, task.noise_floor, calls, team
+        )
+
+    def _cost(self, phase: Phase, say: Callable[..., None]) -> Record:
+        task, ranks = self._task, self._spec.ranks
+        if task.proof is None or task.proof.rollback is None or ranks is None:
+            raise RuntimeError(f"{phase} was asked for without a proof of parity and of the way back")
+        job = self._build()
+        optimizer = optimizer_of(job, task.spec.optimizer)
+        put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
+        seed_everything(self._spec.seed)
+        if phase == "memory":
+            return measure_rank_memory(
+                job, optimizer, put_on, task.proof, self._team, task.trace, self._folder
+            )
+        return measure_rank_time(
+            job,
+            optimizer,
+            put_on,
+            task.spec.timing,
+            task.proof,
+            self._team,
+            ranks,
+            lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
+        )
+
+
+if __name__ == "__main__":
+    main()
