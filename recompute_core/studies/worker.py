@@ -114,11 +114,14 @@ def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., No
     from ..ranks.launch import RankFailed, run_ranks
 
     assert task.spec.ranks is not None
+    left = list(phases)
     begun = phases[0]
     say("start", phase=begun)  # starting the ranks belongs to it
 
     def heard(kind: str, phase: Phase, **data: Any) -> None:
         nonlocal begun
+        if kind == "done":
+            left.remove(phase)
         if kind != "start" or phase != begun:
             begun = phase
             say(kind, phase=phase, **data)
@@ -128,9 +131,11 @@ def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., No
         run_ranks(alone.model_dump_json(), task.spec.ranks.count, heard)
     except (RankFailed, OSError) as error:
         reason = str(error) if isinstance(error, RankFailed) else reason_of(error)
-        say("failed", phase=begun, reason=reason)
-        return False
-    return True
+        if left and left[0] != begun:
+            say("start", phase=left[0])
+        if left:  # a rank that comes to grief with all its work done has still done it
+            say("failed", phase=left[0], reason=reason)
+    return not left
 
 
 def set_threads(spec: StudySpec) -> None:
