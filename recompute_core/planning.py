@@ -26,7 +26,7 @@ from .results import (
     StudyResult,
 )
 from .settings import Anatomy, GptSettings, OwnSettings, ReceiptsSettings, WorkloadSettings, shape_key
-from .spec import StudySpec, TimingSettings
+from .spec import StudySpec, TimingSettings, check_not_compiled
 from .studies.admission import check_memory
 from .studies.driver import Listener, unheard
 
@@ -72,6 +72,7 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
     from .planner.frontier import LARGEST_OVERHEAD, Planner
     from .workloads.device import pick_device
 
+    check_not_compiled(spec, "plan")
     if pick_device(spec.device).type != "cpu":
         raise InputError("plan speaks for the CPU's kernels alone; add --set device=cpu")
     settings = spec.at(spec.shapes[0])

@@ -31,6 +31,7 @@ from .settings import (
 
 Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
 Precision = Literal["float32", "bfloat16"]
+Backend = Literal["inductor", "aot_eager", "aot_eager_decomp_partition"]
 
 
 class Thresholds(Frozen):
@@ -105,6 +106,14 @@ class OptimizerSettings(Frozen):
     """Decoupled weight decay."""
 
 
+class Compile(Frozen):
+    """How the training job is compiled: model and loss as one graph (`torch.compile`, `fullgraph`)."""
+
+    backend: Backend = "inductor"
+    """`inductor` makes kernels; `aot_eager` runs the ops of its graphs, and so does
+    `aot_eager_decomp_partition`, on inductor's decompositions."""
+
+
 MOST_EARLIER = 100
 """Studies that a re-run remembers."""
 
@@ -149,6 +158,9 @@ class StudySpec(Frozen):
     """CPU threads; empty for torch's own choice."""
     silence_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     """A worker that says nothing for this many seconds is taken for hung and stopped."""
+    compile: Annotated[Compile | None, Field(exclude_if=lambda compile: compile is None)] = None
+    """How plain and every candidate are compiled; empty: they are not. Not written where it is empty, as
+    `follows`."""
     follows: Annotated[
         tuple[Earlier, ...], Field(max_length=MOST_EARLIER, exclude_if=lambda earlier: not earlier)
     ] = ()
@@ -222,6 +234,12 @@ class StudySpec(Frozen):
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of the whole specification, thresholds included."""
         return digest_of(self.model_dump(mode="json"))
+
+
+def check_not_compiled(spec: StudySpec, what: str) -> None:
+    """Raises InputError for a compiled study, of which `what` cannot speak."""
+    if spec.compile is not None:
+        raise InputError(f"{what} speaks of updates that are not compiled; leave compile.backend out")
 
 
 def digest_of(value: Any) -> str:

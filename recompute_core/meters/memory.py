@@ -59,8 +59,11 @@ def measure_memory(
             update(job, optimizer, metered)
 
     profiled: tuple[profile, Trace] | None = None
+    marking = device.type == "cpu" and job.compiled is None
     # Blocks are marked first, so that a plan of the variant `forward` wraps the marks and replays show.
-    with marked_blocks(job, _mark) if device.type == "cpu" else nullcontext(), applied():
+    with marked_blocks(job, _mark) if marking else nullcontext(), applied():
+        if job.compiled is not None:
+            run(unmarked)  # the graphs are compiled here, with every meter on
         if device.type == "cpu":
             profiled = _cpu(run, meter)
             found = _of_cpu(profiled[1], state.total)
@@ -68,12 +71,13 @@ def measure_memory(
             found = _mps(run)
         else:
             found = _accelerator(run, device)
-    process_peak = process_peak_bytes() if device.type == "cpu" else None
+    process_peak = None
+    if job.compiled is not None:
+        found |= _unseen(found)
+    elif device.type == "cpu":
+        process_peak = process_peak_bytes()
     if process_peak is None:
-        why = (
-            "this system does not tell" if device.type == "cpu" else "the device's share is not read yet"
-        )
-        found["not_measured"]["process_peak_bytes"] = why
+        found["not_measured"]["process_peak_bytes"] = _no_process_peak(job)
     # Last, since writing it takes memory that the process's peak must not show.
     if trace is not None:
         found |= _kept_trace(profiled, state.total, trace, found["not_measured"])
@@ -85,6 +89,26 @@ def measure_memory(
         process_peak_bytes=process_peak,
         **found,
     )
+
+
+def _no_process_peak(job: Job) -> str:
+    if job.compiled is not None:
+        return "the process compiled too, and its peak is the compiler's"
+    return (
+        "this system does not tell" if job.device.type == "cpu" else "the device's share is not read yet"
+    )
+
+
+def _unseen(found: dict[str, Any]) -> dict[str, Any]:
+    """What meters do not see of a compiled update: its blocks, and what kernels take by themselves."""
+    why = "a compiled graph has no blocks and no replays that could be marked"
+    timeline = found.get("timeline")
+    return {
+        "source": found["source"].removesuffix(", exact"),
+        "peak_at": None,
+        "timeline": timeline and timeline.model_copy(update={"back": None}),
+        "not_measured": {"peak_at": why, "timeline.back": why} | found["not_measured"],
+    }
 
 
 # --- CPU -----------------------------------------------------------------------------------------

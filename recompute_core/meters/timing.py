@@ -3,6 +3,7 @@
 import gc
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 
@@ -45,13 +46,15 @@ def measure_pairs(
     device: torch.device,
     settings: TimingSettings,
     tell: Callable[[Pair], None],
+    plain_applied: Applied = nullcontext,
 ) -> Timing:
     """Pairs of two ways to do an update, the second under the plan, after one of each that is not
-    counted. Putting the plan on and taking it off is not timed.
+    counted. Putting the plan on and taking it off is not timed; nor is what plain needs around it.
     """
 
     def plain() -> float:
-        return _seconds(plain_update, device)
+        with plain_applied():
+            return _seconds(plain_update, device)
 
     def candidate() -> float:
         with applied():

@@ -8,7 +8,7 @@ from ..asking import assign
 from ..errors import InputError
 from ..results import Measured
 from ..settings import shape_key, size_fields
-from ..spec import StudySpec
+from ..spec import StudySpec, check_not_compiled
 from ..studies.assemble import assemble
 from ..studies.store import Store
 from .asked import ReinvestSpec, first_effective_batch, parse_reinvest, preset
@@ -29,6 +29,7 @@ def asked_of(
     the study's first shape that has any.
     """
     spec = store.study(study).spec
+    check_not_compiled(spec, "reinvest")
     adopted = adopted_of(store, study)
     found = [one for one in adopted if plan in (None, one.plan) and shape in (None, one.shape_key)]
     if not found:
@@ -72,6 +73,7 @@ def adopted_of(store: Store, study: str) -> list[Measured]:
 
 def admit(store: Store, asked: ReinvestSpec) -> None:
     """Raises InputError where a study's candidate cannot be reinvested."""
+    check_not_compiled(store.study(asked.study).spec, "reinvest")
     candidate_of(store, asked)
     settings = spec_at(store, asked).workload
     plain = settings.batch

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from ..errors import StudyError
 from ..gates import candidate_sentence, gap_words, judge, stuck_sentence, study_sentence, study_verdict
-from ..plans.names import regions_of
+from ..plans.names import hash_of, regions_of
 from ..results import (
     Candidate,
     Judged,
@@ -23,7 +23,7 @@ from ..results import (
 )
 from ..settings import shape_key, size_fields
 from ..spec import StudySpec, Thresholds
-from .flow import PLAIN, Book, block_names, hash_of, module_names, next_task
+from .flow import PLAIN, Book, block_names, module_names, next_task
 from .store import Cell, Phase, StudyRow
 
 
@@ -127,7 +127,8 @@ def _candidate(spec: StudySpec, book: Book, shape: dict[str, int], plan: str) ->
         memory=memory,
         timing=timing,
         flops={"plain": kept.flops, "candidate": proof.flops, "envelope": kept.envelope_flops},
-        block_calls={"plain": kept.block_calls, "candidate": proof.block_calls},
+        # Empty where the study is compiled: calls in Python cannot be counted there.
+        block_calls={} if spec.compile else {"plain": kept.block_calls, "candidate": proof.block_calls},
     )
 
 

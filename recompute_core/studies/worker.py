@@ -3,6 +3,7 @@
 import json
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,7 +25,9 @@ class Assignment(BaseModel):
     spec: StudySpec
     shape: dict[str, int]
     regions: tuple[Region, ...]
-    """What the plan recomputes; empty for plain."""
+    """What the plan recomputes; empty for plain, and where a compiler chooses."""
+    budget: int | None = None
+    """The percentage of a plan that leaves it to the compiler what is recomputed."""
     phases: tuple[Phase, ...]
     home: Path
     reference: Path
@@ -51,7 +54,8 @@ def work(assignment: Assignment, out: TextIO) -> None:
     for phase in assignment.phases:
         say("start", phase=phase)
         try:
-            found = _do(phase, assignment, partial(say, phase=phase))
+            with _compiler_heard(assignment.spec, partial(say, phase=phase)):
+                found = _do(phase, assignment, partial(say, phase=phase))
             if isinstance(found, Reference):
                 assignment = assignment.model_copy(update={"plain": found})
             payload = found.model_dump(mode="json", by_alias=True)
@@ -63,10 +67,20 @@ def work(assignment: Assignment, out: TextIO) -> None:
         say("done", phase=phase, payload=payload)
 
 
+def _compiler_heard(spec: StudySpec, say: Callable[..., None]) -> AbstractContextManager[None]:
+    """Progress of the compiler, which may be busy for longer than a worker may be silent."""
+    if spec.compile is None:
+        return nullcontext()
+    from ..compiled.job import hearing_compiler
+
+    return hearing_compiler(lambda percent: say("progress", what="compiling", percent=percent))
+
+
 def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     import torch
 
     from .. import workloads
+    from ..compiled.process import prepare_compiler
     from ..workloads.device import cast, move, pick_device
 
     spec = task.spec
@@ -79,6 +93,8 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
         return move(cast(workloads.build(settings, spec.seed, task.home), spec.precision), device)
 
     here = describe_environment(device)
+    if spec.compile is not None:
+        here |= prepare_compiler(spec.compile.backend, task.home)
     check_same_environment(task.environment, here)
     if device.type != "cpu" and phase in ("reference", "noise", "canary", "parity"):
         # So that equal updates are equal here too; what costs are measured with stays as it was.
@@ -104,8 +120,16 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
             if task.canary is None:
                 raise RuntimeError("canary was asked for without a module to break")
             return parity.check_canary(build, spec, reference, task.canary)
+        plain = task.plain
         return parity.check_parity(
-            build, spec, reference, task.regions, task.noise_floor, task.plain.block_calls
+            build,
+            spec,
+            reference,
+            task.regions,
+            task.noise_floor,
+            plain.block_calls,
+            task.budget,
+            plain.compiled.replayed_ops if plain.compiled else 0,
         )
     return _cost(phase, build, task, say)
 
@@ -121,14 +145,15 @@ def _same_batch(job: Any, plain: Reference) -> Any:
 
 
 def _reference(build: Callable[[], Any], task: Assignment) -> Record:
+    from ..checks.parity import plain_update
     from ..checks.revisions import factory_of, revisions_of
-    from ..checks.snapshot import describe_batch, describe_optimizer, fingerprints, fixed_update, save
+    from ..checks.snapshot import describe_batch, describe_optimizer, fingerprints, save
 
     spec = task.spec
     job = build()
     batch_digest, batch = job.batch_digest, describe_batch(job)
     parameters = sum(parameter.numel() for parameter in job.model.parameters())
-    found = fixed_update(job, spec.optimizer, spec.seed)
+    found = plain_update(job, spec)
     loss = float(found.tensors["loss/"])
     if not loss == loss or abs(loss) == float("inf"):
         raise ArithmeticError(f"the plain update itself gives a loss of {loss}")
@@ -148,6 +173,7 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
         rng=RngUsed(policy=spec.checkpoint.rng, seed=spec.seed),
         batch=batch,
         fingerprints=fingerprints(found.tensors),
+        compiled=found.graphs and found.graphs.record(),
     )
 
 
@@ -159,6 +185,8 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
 
     if task.proof is None or task.proof.rollback is None:
         raise RuntimeError(f"{phase} was asked for without a proof of parity and of the way back")
+    if task.spec.compile is not None:
+        return _compiled_cost(phase, build(), task, say)
     job = build()
     optimizer = optimizer_of(job, task.spec.optimizer)
     put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
@@ -171,6 +199,29 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
         put_on,
         task.spec.timing,
         task.proof,
+        lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
+    )
+
+
+def _compiled_cost(phase: Phase, job: Any, task: Assignment, say: Callable[..., None]) -> Record:
+    from ..compiled.costs import compiled_memory, compiled_time
+    from ..compiled.job import compiled
+    from ..workloads.update import optimizer_of, seed_everything
+
+    spec, proof = task.spec, task.proof
+    assert spec.compile is not None
+    assert proof is not None
+    optimizer = optimizer_of(job, spec.optimizer)
+    candidate = compiled(job, spec.compile, task.regions, spec.checkpoint, task.budget)
+    seed_everything(spec.seed)
+    if phase == "memory":
+        return compiled_memory(candidate, optimizer, proof, task.trace)
+    return compiled_time(
+        compiled(job, spec.compile),
+        candidate,
+        optimizer,
+        spec.timing,
+        proof,
         lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
     )
 

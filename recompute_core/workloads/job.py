@@ -36,10 +36,14 @@ class Job:
     """Makes the optimizer of the model; None: AdamW."""
     data_digest: str | None = None
     """SHA-256 of the data set the batch comes from; None for synthetic batches."""
+    compiled: Callable[..., tuple[Any, Tensor]] | None = None
+    """Model and loss as one compiled function of the batch's arguments; None: they run as they are."""
 
     def forward(self) -> tuple[Any, Tensor]:
         """One forward on the batch: output and loss."""
         positional, named = called_with(tree_map(_itself, self.batch))  # a list may be used up
+        if self.compiled is not None:
+            return self.compiled(*positional, **named)
         output = self.model(*positional, **named)
         return output if self.loss is None else (output, self.loss(output))
 

@@ -287,6 +287,7 @@ CHANGES: dict[str, Any] = {
     "device": "cpu",
     "threads": 1,
     "silence_s": 901,
+    "compile": {"backend": "aot_eager"},
     "follows": [{"study": "20261130-141500-49bd", "thresholds": {"update_ratio": 1.4}}],
 }
 
