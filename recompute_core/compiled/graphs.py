@@ -119,10 +119,11 @@ def _flops(node: fx.Node) -> int:
     packet = getattr(operator, "overloadpacket", None)
     values = tree_map(_value, (given, node.kwargs))
     if packet in FORMULAS:
-        return int(FORMULAS[packet](*tree_map(_shape, values[0]), **tree_map(_shape, values[1])))
+        formula: Any = FORMULAS[packet]
+        return int(formula(*tree_map(_shape, values[0]), **tree_map(_shape, values[1])))
     if packet not in flop_registry:
         return 0
-    formula: Any = flop_registry[packet]
+    formula = flop_registry[packet]
     return int(formula(*values[0], **values[1], out_val=node.meta.get("val")))
 
 

@@ -184,7 +184,7 @@ RECIPES = (
 _BY_NAME = {recipe.name: recipe for recipe in RECIPES}
 _BLOCKS = re.compile(r"blocks:(\d+(?:,\d+)*)")
 _BUDGET = re.compile(r"memory-budget-(\d{1,2})")
-BUDGETS = "memory-budget-50"
+BUDGET = "memory-budget-50"
 """An example of a plan that leaves to the compiler what is recomputed."""
 
 
@@ -234,7 +234,7 @@ def named_regions(plan: str, anatomy: Anatomy) -> Regions:
     if not match:
         raise InputError(
             f"unknown plan {plan[:60]!r}; known: {', '.join(_BY_NAME)}, blocks:0,2,4 (by number), "
-            f"{BUDGETS} (compiled)"
+            f"{BUDGET} (compiled)"
         )
     numbers = [int(text) for text in match[1].split(",") if len(text) <= 9]
     missing = next((n for n in numbers if n >= anatomy.blocks), None)

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from ..errors import StudyError
 from ..gates import candidate_sentence, gap_words, judge, stuck_sentence, study_sentence, study_verdict
-from ..plans.names import hash_of, regions_of
+from ..plans.names import budget_of, hash_of, regions_of
 from ..results import (
     Candidate,
     Judged,
@@ -174,6 +174,10 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     reason = f"parity fails: {gap_words(parity.failed[0])}" + (
         f", and {more} more tensors" if more else ""
     )
+    if budget_of(plan) is not None and any(
+        condition.code == "rng_preserved" for one in legality.blocks for condition in one.conditions
+    ):
+        reason += "; random ops (dropout) that a memory budget has run again draw other numbers then"
     return Refused(**facts, stopped_by="parity", parity=parity, reasons=(reason,))
 
 

@@ -246,4 +246,6 @@ def reason_of(error: Exception) -> str:
 
     if is_out_of_memory(error):
         return f"out of memory: {text}"
+    if type(error).__module__.startswith("torch._dynamo."):
+        return f"the model does not compile as one graph: {text}"
     return f"{type(error).__name__}: {text}"
