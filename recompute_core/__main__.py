@@ -237,10 +237,14 @@ def plans(json_file: str | None) -> None:
     """List the named plans."""
     from rich.table import Table
 
-    from .plans.names import RECIPES
+    from .plans.names import BUDGET, RECIPES
 
     facts = {recipe.name: recipe.summary for recipe in RECIPES}
     facts["blocks:0,2,4"] = "Recompute the blocks with these numbers."
+    facts[BUDGET] = (
+        "Let the compiler recompute so that half of the activations that it would keep is kept; "
+        "0 to 99, in a compiled study."
+    )
     if json_file != "-":
         table = Table("plan", "what it does")
         for name, summary in facts.items():

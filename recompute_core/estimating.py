@@ -20,7 +20,14 @@ from .plans.names import Regions, plan_hash, regions_of
 from .processes import end_with_parent
 from .results import Estimate
 from .settings import OwnSettings, Settings, size_fields
-from .spec import CheckpointSettings, OptimizerSettings, Precision, StudySpec, explain
+from .spec import (
+    CheckpointSettings,
+    OptimizerSettings,
+    Precision,
+    StudySpec,
+    check_not_compiled,
+    explain,
+)
 
 if TYPE_CHECKING:
     from .meters.estimate import FakeUpdate
@@ -42,8 +49,9 @@ _GUESSES = 8
 def estimate(spec: StudySpec, shape: dict[str, int], plan: str) -> Estimate:
     """One update of the workload at `shape` under a plan; `none` is plain.
 
-    Raises InputError for a plan or a size that cannot be.
+    Raises InputError for a plan or a size that cannot be, and for a compiled study.
     """
+    check_not_compiled(spec, "an estimate")
     return _estimated(
         _sized(spec, shape), spec.precision, spec.optimizer, regions_of(spec, plan), spec.checkpoint
     )
@@ -51,6 +59,7 @@ def estimate(spec: StudySpec, shape: dict[str, int], plan: str) -> Estimate:
 
 def estimates(spec: StudySpec, shape: dict[str, int], plans: Sequence[str]) -> tuple[Estimate, ...]:
     """`estimate` for several plans, as many at a time as there are cores."""
+    check_not_compiled(spec, "an estimate")
     for plan in plans:
         regions_of(spec, plan)
     _fake_update(_sized(spec, shape), spec.precision, spec.optimizer)  # what the forked processes share
@@ -192,6 +201,7 @@ def largest(
     Raises InputError for a plan or a size that cannot be. `tick` is called before each estimate, and
     what it raises ends the search.
     """
+    check_not_compiled(spec, "an estimate")
     settings = spec.at(spec.shapes[0])
     if field not in size_fields(settings):
         raise InputError(f"{settings.name} has no {field}")

@@ -11,8 +11,8 @@ from .gates import candidate_sentence
 from .plans.anatomy import anatomy_of
 from .plans.export import Target, to_megatron, to_torchtitan, to_transformers
 from .plans.export.exported import Cost, Exported, Nearest, Source, nearest
-from .plans.export.to_torch import to_torch
-from .plans.names import Regions, plan_hash, regions_of
+from .plans.export.to_torch import budget_to_torch, to_torch
+from .plans.names import Regions, budget_of, hash_of, plan_hash, regions_of
 from .settings import shape_key, size_fields
 from .spec import StudySpec
 from .studies.assemble import assemble
@@ -34,6 +34,13 @@ def export(row: StudyRow, plan: str, to: Target, said: str | None = None) -> Exp
         raise InputError(
             f"study {row.id} has no candidate {plan[:80]!r}; it has {', '.join(row.spec.plans)}"
         )
+    budget = budget_of(plan)
+    if budget is not None:
+        if to != "torch":
+            raise InputError(
+                f"{plan} is a setting of torch's compiler, not of {to}; export it --to torch"
+            )
+        return budget_to_torch(_source(row, plan, row.spec.shapes[-1], said), budget)
     if to == "torch":
         return to_torch(_source(row, plan, row.spec.shapes[-1], said))
     regions, anatomy, trainer = regions_of(row.spec, plan), anatomy_of(row.spec.workload), _TRAINERS[to]
@@ -62,7 +69,7 @@ def _source(row: StudyRow, plan: str, shape: dict[str, int], said: str | None) -
     words = " ".join(f"{name}={value}" for name, value in sizes.items())
     return Source(
         plan=plan,
-        plan_hash=plan_hash(regions_of(spec, plan), how),
+        plan_hash=hash_of(spec, plan),
         study=row.id,
         model=f"{spec.workload.name} ({words[:200]}) at {shapes}",
         shape=shape_key(spec.at(shape)),
@@ -72,6 +79,7 @@ def _source(row: StudyRow, plan: str, shape: dict[str, int], said: str | None) -
         early_stop=how.early_stop,
         preserve_rng=how.rng == "preserve",
         blocks=anatomy_of(spec.workload).names,
+        compiled=spec.compile is not None,
         missed=said,
     )
 
@@ -132,7 +140,7 @@ def document(
         "schema": "recompute-export/1",
         "study_id": row.id,
         "plan": plan,
-        "plan_hash": plan_hash(regions_of(row.spec, plan), row.spec.checkpoint),
+        "plan_hash": hash_of(row.spec, plan),
         "to": to,
         "written_for": getattr(_TRAINERS.get(to), "VERSION", None) or row.environment.get("torch"),
         "exact": exported.exact,

@@ -26,7 +26,7 @@ from .results import (
     StudyResult,
 )
 from .settings import Anatomy, GptSettings, OwnSettings, ReceiptsSettings, WorkloadSettings, shape_key
-from .spec import StudySpec, TimingSettings
+from .spec import StudySpec, TimingSettings, check_not_compiled
 from .studies.admission import check_memory
 from .studies.driver import Listener, unheard
 
@@ -74,6 +74,7 @@ def plan(spec: StudySpec, wish: Wish) -> PlanResult:
 
     if spec.ranks is not None:
         raise InputError("ranks: plans are searched for one process alone; a study measures several")
+    check_not_compiled(spec, "plan")
     if pick_device(spec.device).type != "cpu":
         raise InputError("plan speaks for the CPU's kernels alone; add --set device=cpu")
     settings = spec.at(spec.shapes[0])

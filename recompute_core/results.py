@@ -107,6 +107,18 @@ class Fingerprint(Record):
     """Largest absolute value; None as above."""
 
 
+class CompiledUpdate(Record):
+    """What one compiled update runs, by the graphs that AOTAutograd handed to the backend. Ops are those
+    that compute: views are left out."""
+
+    forward_ops: int
+    backward_ops: int
+    replayed_ops: int
+    """Ops of forward that run again in backward; the compiler chooses some for plain too."""
+    recomputed_ops: dict[str, int] = {}
+    """By FQN of a block: its ops that run again because a plan has them recomputed."""
+
+
 class Reference(Record):
     """The fixed update without recomputation, kept on disk as safetensors."""
 
@@ -121,7 +133,7 @@ class Reference(Record):
     """SHA-256 of the data set, for workloads that have one."""
     parameters: int
     block_calls: dict[str, int]
-    """Forward calls of each block in one plain update, by FQN."""
+    """Forward calls of each block in one plain update, by FQN; empty where it was compiled."""
     flops: int
     """Floating-point operations of one plain update, forward and backward."""
     envelope_flops: int | None
@@ -137,6 +149,8 @@ class Reference(Record):
     """Shapes and types of the batch's tensors."""
     fingerprints: tuple[Fingerprint, ...] | None = None
     """Of every tensor, so that a recheck elsewhere can name those that drifted; None: not recorded."""
+    compiled: CompiledUpdate | None = None
+    """None: the study is not compiled."""
 
 
 class Gap(Record):
@@ -304,8 +318,8 @@ class Rollback(Record):
     replayed: tuple[str, ...] = ()
     """FQNs of the modules that were not called as often as in plain, or still under the plan."""
     replays_before: Annotated[int, Field(ge=0)] = 0
-    """Replays in the update that ran under the plan before it came off; 0: none ran, in an earlier
-    version."""
+    """Replays in the update that ran under the plan before it came off, replayed ops where it was
+    compiled; 0: none ran, in an earlier version."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -338,9 +352,11 @@ class _Parity(Comparison):
     noise_floor: float | None
     """Largest relative gap of plain against plain."""
     block_calls: dict[str, int]
-    """Forward calls of each block in one recomputed update, by FQN."""
+    """Forward calls of each block in one recomputed update, by FQN; empty where it was compiled."""
     flops: int
     """Floating-point operations of one recomputed update."""
+    compiled: CompiledUpdate | None = None
+    """None: the study is not compiled."""
 
 
 class ParityPassed(_Parity):

@@ -32,6 +32,7 @@ from .settings import (
 Device = Literal["auto", "cpu", "cuda", "xpu", "mps"]
 Precision = Literal["float32", "bfloat16"]
 EngineName = Literal["local", "ray"]
+Backend = Literal["inductor", "aot_eager", "aot_eager_decomp_partition"]
 
 
 class Thresholds(Frozen):
@@ -115,6 +116,14 @@ class Ranks(Frozen):
     """Ranks on this machine; the batch is cut into as many equal parts."""
 
 
+class Compile(Frozen):
+    """How the training job is compiled: model and loss as one graph (`torch.compile`, `fullgraph`)."""
+
+    backend: Backend = "inductor"
+    """`inductor` makes kernels; `aot_eager` runs the ops of its graphs, and so does
+    `aot_eager_decomp_partition`, on inductor's decompositions."""
+
+
 MOST_EARLIER = 100
 """Studies that a re-run remembers."""
 
@@ -164,6 +173,9 @@ class StudySpec(Frozen):
     engine: Annotated[EngineName, Field(exclude_if=lambda engine: engine == "local")] = "local"
     """Where cells are done: `local`, on this machine one after the other; `ray`, each on a GPU or a node
     of a Ray cluster of its own. Not written where it is local, as with `follows`."""
+    compile: Annotated[Compile | None, Field(exclude_if=lambda compile: compile is None)] = None
+    """How plain and every candidate are compiled; empty: they are not. Not written where it is empty, as
+    `follows`."""
     follows: Annotated[
         tuple[Earlier, ...], Field(max_length=MOST_EARLIER, exclude_if=lambda earlier: not earlier)
     ] = ()
@@ -237,6 +249,12 @@ class StudySpec(Frozen):
     def digest(self) -> str:
         """SHA-256 of the canonical JSON of the whole specification, thresholds included."""
         return digest_of(self.model_dump(mode="json"))
+
+
+def check_not_compiled(spec: StudySpec, what: str) -> None:
+    """Raises InputError for a compiled study, of which `what` cannot speak."""
+    if spec.compile is not None:
+        raise InputError(f"{what} speaks of updates that are not compiled; leave compile.backend out")
 
 
 def digest_of(value: Any) -> str:

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from ..compiled.evidence import check_graphs
+from ..compiled.job import compiled
 from ..meters.estimate import is_replaying
-from ..plans.apply import Call, Happened, Wrap, applied, happening, recompute
+from ..plans.apply import Applied, Call, Happened, Wrap, applied, happening, recompute
 from ..plans.names import Regions
 from ..results import Canary, Comparison, Noise, Parity, ParityFailed, ParityPassed, Rollback
 from ..spec import CheckpointSettings, Region, StudySpec
@@ -26,9 +28,28 @@ Build = Callable[[], Job]
 """Makes a fresh job; every update starts from one."""
 
 
+def plain_update(job: Job, spec: StudySpec) -> Observed:
+    """Plain's fixed update, compiled where the study is."""
+    return _compiled_update(job, spec) if spec.compile else fixed_update(job, spec.optimizer, spec.seed)
+
+
+def _compiled_update(
+    job: Job,
+    spec: StudySpec,
+    regions: Regions = (),
+    budget: int | None = None,
+    broken: bool = False,
+    watched: Callable[[Applied], Applied] = lambda put_on: put_on,
+) -> Observed:
+    assert spec.compile is not None
+    torch._dynamo.reset()  # dynamo keeps a few versions of one function, and refuses more
+    on = compiled(job, spec.compile, regions, spec.checkpoint, budget, broken)
+    return fixed_update(on.job, spec.optimizer, spec.seed, watched(on.put_on), on.graphs)
+
+
 def check_noise(job: Job, spec: StudySpec, reference: Snapshot, together: Together = ALONE) -> Noise:
     """Plain against plain, each from a fresh model: what the device changes by itself."""
-    again = fixed_update(job, spec.optimizer, spec.seed)
+    again = plain_update(job, spec)
     return Noise(gaps=together.gaps(compare(reference, again.tensors)))
 
 
@@ -38,8 +59,11 @@ def check_canary(
     """Recompute one block, break every replay of it on purpose, and see whether parity catches it."""
     job = build()
     alone = (Region(modules=(block,)),)
-    put_on = partial(applied, job.model, alone, spec.checkpoint, wrap=_breaking(spec.checkpoint))
-    found = fixed_update(job, spec.optimizer, spec.seed, put_on)
+    if spec.compile:
+        found = _compiled_update(job, spec, alone, broken=True)
+    else:
+        put_on = partial(applied, job.model, alone, spec.checkpoint, wrap=_breaking(spec.checkpoint))
+        found = fixed_update(job, spec.optimizer, spec.seed, put_on)
     broken = Comparison(gaps=together.gaps(compare(reference, found.tensors)))
     return Canary(
         caught=bool(broken.failures(spec.thresholds)),
@@ -84,17 +108,24 @@ def check_parity(
     noise_floor: float | None,
     plain_calls: dict[str, int],
     together: Together = ALONE,
+    budget: int | None = None,
+    plain_replays: int = 0,
 ) -> Parity:
     """The plan's update against the reference, under the thresholds declared in `spec`.
 
     After it has passed, plain's update follows on the same model, off which the plan was taken again.
-    `plain_calls` are the forward calls of each block in the reference. Raises RuntimeError when
-    the plan did not recompute what it says: a region was not replayed, or a block outside them was.
+    `plain_calls` are the forward calls of each block in the reference, `plain_replays` the ops that its
+    compiled graphs run again; `budget` is that of a plan by which the compiler chooses what comes again.
+    Raises RuntimeError when the plan did not recompute what it says: a region was not replayed, or a
+    block outside them was.
     """
-    found, off = _try(build(), spec, regions)
-    named = {name for region in regions for name in region.modules}
-    _check_regions(off.happened, regions)
-    _check_left_alone(found.block_calls, {k: v for k, v in plain_calls.items() if k not in named})
+    found, off = _try(build(), spec, regions, budget)
+    if found.graphs is not None:
+        check_graphs(found.graphs, regions, budget, plain_replays)
+    else:
+        named = {name for region in regions for name in region.modules}
+        _check_regions(off.happened, regions)
+        _check_left_alone(found.block_calls, {k: v for k, v in plain_calls.items() if k not in named})
     comparison = Comparison(gaps=together.gaps(compare(reference, found.tensors)))
     failed = comparison.failures(spec.thresholds)
     facts: dict[str, Any] = {
@@ -102,6 +133,7 @@ def check_parity(
         "noise_floor": noise_floor,
         "block_calls": found.block_calls,
         "flops": together.total(found.flops),
+        "compiled": found.graphs and found.graphs.record(),
     }
     if failed:
         return ParityFailed(failed=failed, **facts)
@@ -119,11 +151,15 @@ class TakenOff:
     job: Job
     """Its weights and buffers are again those from before that update."""
     happened: Happened
+    replays: int
+    """Calls that were run again in that update; ops where it was compiled."""
     left: tuple[str, ...]
     """What putting the plan on or taking it off changed and is not as it was: `blocks.0._call_impl`."""
 
 
-def _try(job: Job, spec: StudySpec, regions: Regions) -> tuple[Observed, TakenOff]:
+def _try(
+    job: Job, spec: StudySpec, regions: Regions, budget: int | None = None
+) -> tuple[Observed, TakenOff]:
     """The fixed update under a plan, and what is left once the plan is off."""
     kept = [
         (share, share.to("cpu", copy=True))
@@ -131,24 +167,30 @@ def _try(job: Job, spec: StudySpec, regions: Regions) -> tuple[Observed, TakenOf
         for share in (own_share(tensor.detach()),)
     ]
     left: list[str] = []
+
+    def watched(put_on: Applied) -> Applied:
+        return partial(_watched, job.model, put_on, left)
+
     with happening() as happened:
-        put_on = partial(_watched, job.model, regions, spec.checkpoint, left)
-        found = fixed_update(job, spec.optimizer, spec.seed, put_on)
+        if spec.compile:
+            found = _compiled_update(job, spec, regions, budget, watched=watched)
+        else:
+            put_on = partial(applied, job.model, regions, spec.checkpoint)
+            found = fixed_update(job, spec.optimizer, spec.seed, watched(put_on))
     with torch.no_grad():
         for tensor, before in kept:
             tensor.copy_(before)
     job.model.zero_grad(set_to_none=True)
-    return found, TakenOff(job, happened, tuple(left))
+    replays = found.graphs.replayed if found.graphs else happened.replays.total()
+    return found, TakenOff(job, happened, replays, tuple(left))
 
 
 @contextmanager
-def _watched(
-    model: nn.Module, regions: Regions, settings: CheckpointSettings, left: list[str]
-) -> Iterator[None]:
+def _watched(model: nn.Module, put_on: Applied, left: list[str]) -> Iterator[None]:
     """The plan is on; afterwards `left` names what is left of it. What the model does to itself in an
     update, such as a tensor that it keeps, is not the plan's."""
     before = _belongings(model)
-    with applied(model, regions, settings):
+    with put_on():
         on = _belongings(model)
         yield
         used = _belongings(model)
@@ -173,18 +215,19 @@ def check_rollback(
     updates gives another second one by itself: then plain's second update is what it is compared with.
     """
     with happening() as happened:
-        again = fixed_update(off.job, spec.optimizer, spec.seed)
+        again = plain_update(off.job, spec)
 
     def against(plain: Snapshot, calls: dict[str, int]) -> Rollback:
         gaps = together.gaps(compare(plain, again.tensors))
-        others = [name for name, number in calls.items() if again.block_calls[name] != number]
+        others = list(again.graphs.recomputed_blocks) if again.graphs else []
+        others += [name for name, number in calls.items() if again.block_calls[name] != number]
         others += [name for region in happened.replays for name in region.modules]
         return Rollback(
             compared=len(gaps),
             off=tuple(gap for gap in gaps if not gap.bitwise),
             left=together.names(off.left),
             replayed=together.names(tuple(dict.fromkeys(others))),
-            replays_before=together.total(off.happened.replays.total()),
+            replays_before=together.total(off.replays),
         )
 
     rollback = against(reference, plain_calls)

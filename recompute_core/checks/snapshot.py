@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..compiled.graphs import Graphs
 from ..meters.flops import FORMULAS
 from ..plans.apply import Applied, Call, shadowed
 from ..results import BatchTensor, Fingerprint, Gap, OptimizerUsed
@@ -42,6 +43,8 @@ class Observed:
     flops: int
     optimizer: torch.optim.Optimizer
     """After its step."""
+    graphs: Graphs | None = None
+    """What a compiled update ran; None of one that was not compiled."""
 
 
 def fixed_update(
@@ -49,10 +52,12 @@ def fixed_update(
     settings: OptimizerSettings,
     seed: int,
     put_on: Applied = nullcontext,
+    graphs: Graphs | None = None,
 ) -> Observed:
     """Run the first update of a freshly built job under `seed` and keep what it leaves.
 
-    `put_on` puts a plan on the job's model; without it the update is plain.
+    `put_on` puts a plan on the job's model; without it the update is plain. `graphs` are those of a job
+    that is compiled: they tell what counters in Python, which do not run then, would count.
     """
     job = job.with_batch(_differentiable if job.loss is None else _as_given)
     optimizer = optimizer_of(job, settings)
@@ -60,7 +65,13 @@ def fixed_update(
     entering = _EnteringGradient(job.model.get_submodule(job.blocks[0]))
     counter = FlopCounterMode(display=False, custom_mapping=FORMULAS)
     # Counting comes first, so that a plan of the variant `forward` wraps it and replays are counted.
-    with _counted(job, calls), put_on(), entering, counter:
+    with ExitStack() as stack:
+        if graphs is None:
+            stack.enter_context(_counted(job, calls))
+        stack.enter_context(put_on())
+        if graphs is None:
+            stack.enter_context(entering)
+            stack.enter_context(counter)
         seed_everything(seed)
         output, loss = update(job, optimizer)
     changed = next((name for name, given in named_tensors(job.batch) if given._version), None)
@@ -90,9 +101,10 @@ def fixed_update(
     tensors["rng/numpy"] = _hashed(repr(np.random.get_state(legacy=False)))
     return Observed(
         tensors={key: _kept(tensor) for key, tensor in tensors.items()},
-        block_calls=calls,
-        flops=counter.get_total_flops(),
+        block_calls={} if graphs else calls,
+        flops=graphs.flops if graphs else counter.get_total_flops(),
         optimizer=optimizer,
+        graphs=graphs,
     )
 
 

@@ -9,7 +9,7 @@ history that torch keeps for its viewer would not do: it has the bytes asked for
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,8 @@ def measure_memory(
 
     def marked() -> None:
         # Blocks first, so that a plan of the variant `forward` wraps their marks and replays show.
-        with marked_blocks(job, _mark), applied(), marked_replays(_mark):
+        blocks = marked_blocks(job, _mark) if job.compiled is None else nullcontext()
+        with blocks, applied(), marked_replays(_mark):
             run(_mark)
 
     def profiled() -> Profiled:
@@ -81,6 +82,9 @@ def measure_memory(
             marked()
         return profiler, Trace.from_profiler(profiler, meter.addresses, device.type)
 
+    if job.compiled is not None:
+        with applied():
+            run(unmarked)  # the graphs are compiled here, with every meter on
     seen: Profiled | None = None
     if device.type == "cpu":
         seen = profiled()
@@ -93,6 +97,8 @@ def measure_memory(
             found = counters.counted(lambda: run(unmarked), device) | _saved(meter)
         _add(found, counters.process_share(device))
         seen = _traced(profiled, state.total, found)
+    if job.compiled is not None:
+        _unsee(found)
     # Last, since writing them takes memory that the process's peak must not show.
     if trace is not None:
         _add(found, _kept_trace(seen, state.total, trace, found["not_measured"].get("timeline")))
@@ -104,6 +110,25 @@ def measure_memory(
 def _saved(meter: SavedBytes) -> dict[str, int]:
     """What the last forward has kept."""
     return {"saved_bytes": meter.distinct, "naive_saved_bytes": meter.naive}
+
+
+def _unsee(found: dict[str, Any]) -> None:
+    """Take out what meters do not see of a compiled update: its blocks, what kernels take by themselves,
+    and how large the process was apart from the compiler."""
+    no_blocks = "a compiled graph has no blocks and no replays that could be marked"
+    timeline = found.get("timeline")
+    found |= {
+        "source": found["source"].removesuffix(", exact"),
+        "peak_at": None,
+        "timeline": timeline and timeline.model_copy(update={"back": None}),
+        "process_peak_bytes": None,
+    }
+    found["not_measured"] = {
+        "peak_at": no_blocks,
+        "timeline.back": no_blocks,
+        **found["not_measured"],
+        "process_peak_bytes": "the process compiled too, and its peak is the compiler's",
+    }
 
 
 def _add(found: dict[str, Any], more: dict[str, Any]) -> None:

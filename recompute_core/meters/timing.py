@@ -7,6 +7,7 @@ what an update queues. Nothing waits for the device in between; where it waits f
 import gc
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 
@@ -52,10 +53,12 @@ def measure_pairs(
     settings: TimingSettings,
     tell: Callable[[Pair], None],
     together: Together = ALONE,
+    plain_applied: Applied = nullcontext,
 ) -> Timing:
     """Pairs of two ways to do an update, the second under the plan, after one of each that is not
-    counted. Putting the plan on and taking it off is not timed. Processes that train together begin
-    each update at once, and the time that counts is the slowest one's.
+    counted. Putting the plan on and taking it off is not timed; nor is what plain needs around it.
+    Processes that train together begin each update at once, and the time that counts is the slowest
+    one's.
     """
 
     def seconds(work: Callable[[], object]) -> float:
@@ -63,7 +66,8 @@ def measure_pairs(
         return together.slowest(_seconds(work, device))
 
     def plain() -> float:
-        return seconds(plain_update)
+        with plain_applied():
+            return seconds(plain_update)
 
     def candidate() -> float:
         with applied():

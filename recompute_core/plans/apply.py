@@ -8,7 +8,7 @@ called; the others then hand on what they are given, and raise where that is som
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -32,6 +32,8 @@ Call = Callable[..., Any]
 Wrap = Callable[[Call], Call]
 Applied = Callable[[], AbstractContextManager[None]]
 """Puts a plan on a model for as long as the context lasts."""
+Telling = Callable[[Region, Wrap], Wrap]
+"""Makes a region's wrap one of which others learn what becomes of it."""
 
 
 def recompute(settings: CheckpointSettings, keep: tuple[str, ...] = ()) -> Wrap:
@@ -64,23 +66,47 @@ def applied(
     regions: Regions,
     settings: CheckpointSettings,
     wrap: Wrap | None = None,
+    telling: Telling | None = None,
 ) -> Iterator[None]:
     """Within the context, the regions of `model` are recomputed in backward.
 
-    `wrap` replaces the way a call is recomputed; the canary uses it to break one on purpose.
+    `wrap` replaces the way a call is recomputed; the canary uses it to break one on purpose. `telling`
+    replaces the way in which others learn what becomes of a region.
     Raises InputError for a module that the model does not have.
     """
+    telling = telling or _telling
     method = "_call_impl" if settings.variant == "call" else "forward"
     with ExitStack() as stack:
         for region in reversed(regions):  # inner regions first: an outer one wraps what they have made
             modules = [module_named(model, name) for name in region.modules]
-            told = _telling(region, wrap or recompute(settings, region.keep))
+            told = telling(region, wrap or recompute(settings, region.keep))
             if len(modules) == 1:
                 call = told(getattr(modules[0], method))
                 stack.enter_context(shadowed(modules[0], method, call))
             else:
                 stack.enter_context(_chained(region, modules, method, told))
         yield
+
+
+def unchanging(modules: Iterable[nn.Module], put_on: Applied) -> Applied:
+    """`put_on` of a plan on these modules, but the very same functions each time: what was compiled is
+    guarded by who they are."""
+    with put_on():
+        found = [
+            (module, method, vars(module)[method])
+            for module in dict.fromkeys(modules)
+            for method in ("_call_impl", "forward")
+            if method in vars(module)
+        ]
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        with ExitStack() as stack:
+            for module, method, replacement in found:
+                stack.enter_context(shadowed(module, method, replacement))
+            yield
+
+    return again
 
 
 # --- whether it happened -------------------------------------------------------------------------

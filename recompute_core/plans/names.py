@@ -183,13 +183,35 @@ RECIPES = (
 )
 _BY_NAME = {recipe.name: recipe for recipe in RECIPES}
 _BLOCKS = re.compile(r"blocks:(\d+(?:,\d+)*)")
+_BUDGET = re.compile(r"memory-budget-(\d{1,2})")
+BUDGET = "memory-budget-50"
+"""An example of a plan that leaves to the compiler what is recomputed."""
 
 
 def regions_of(spec: StudySpec, plan: str) -> Regions:
-    """What a plan recomputes in a study's workload; raises InputError for a plan that cannot be."""
+    """What a plan recomputes in a study's workload; raises InputError for a plan that cannot be.
+
+    A memory budget names no region: what is recomputed is the compiler's choice.
+    """
     if plan in spec.custom_plans:
         return spec.custom_plans[plan]
+    if budget_of(plan) is not None:
+        if spec.compile is None:
+            raise InputError(
+                f"plan {plan!r} is a compiler's: it needs a compiled study (compile.backend=inductor)"
+            )
+        return ()
     return named_regions(plan, anatomy_of(spec.workload))
+
+
+def budget_of(plan: str) -> int | None:
+    """The percentage of a plan such as `memory-budget-50`; None of any other plan.
+
+    It is torch's `activation_memory_budget`: 100 is what the compiler keeps by itself, 0 what would be
+    kept if the whole model were recomputed.
+    """
+    match = _BUDGET.fullmatch(plan)
+    return int(match[1]) if match else None
 
 
 @lru_cache(maxsize=1024)  # a page of many cells asks for the same plan again and again
@@ -211,7 +233,8 @@ def named_regions(plan: str, anatomy: Anatomy) -> Regions:
     match = _BLOCKS.fullmatch(plan)
     if not match:
         raise InputError(
-            f"unknown plan {plan[:60]!r}; known: {', '.join(_BY_NAME)}, blocks:0,2,4 (by number)"
+            f"unknown plan {plan[:60]!r}; known: {', '.join(_BY_NAME)}, blocks:0,2,4 (by number), "
+            f"{BUDGET} (compiled)"
         )
     numbers = [int(text) for text in match[1].split(",") if len(text) <= 9]
     missing = next((n for n in numbers if n >= anatomy.blocks), None)
@@ -227,12 +250,13 @@ def named_regions(plan: str, anatomy: Anatomy) -> Regions:
 
 def in_a_sentence(plan: str) -> str:
     """A plan's name where a sentence goes on: one that somebody chose is quoted."""
-    return plan if plan in _BY_NAME or _BLOCKS.fullmatch(plan) else quotation(plan)
+    ours = plan in _BY_NAME or _BLOCKS.fullmatch(plan) or budget_of(plan) is not None
+    return plan if ours else quotation(plan)
 
 
 def is_taken(name: str) -> bool:
-    """Whether a name belongs to a recipe or to blocks by number."""
-    return name in _BY_NAME or name.startswith("blocks:")
+    """Whether a name belongs to a recipe, to blocks by number or to a budget."""
+    return name in _BY_NAME or name.startswith("blocks:") or budget_of(name) is not None
 
 
 @lru_cache(maxsize=256)
@@ -254,11 +278,17 @@ def first_blocks(count: int) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def plan_hash(regions: Regions, checkpoint: CheckpointSettings) -> str:
-    """SHA-256 of what a plan does: the regions it recomputes and how."""
+def plan_hash(regions: Regions, checkpoint: CheckpointSettings, budget: int | None = None) -> str:
+    """SHA-256 of what a plan does: the regions it recomputes and how, or the compiler's budget."""
     return digest_of(
         {
             "regions": [region.model_dump(mode="json") for region in regions],
             "checkpoint": checkpoint.model_dump(mode="json"),
         }
+        | ({} if budget is None else {"memory_budget_percent": budget})
     )
+
+
+def hash_of(spec: StudySpec, plan: str) -> str:
+    """The hash of a study's plan."""
+    return plan_hash(regions_of(spec, plan), spec.checkpoint, budget_of(plan))

@@ -12,6 +12,8 @@ def check_ranks(spec: StudySpec) -> None:
     ranks = spec.ranks
     if ranks is None:
         return
+    if spec.compile is not None:
+        raise InputError("ranks: training over ranks is not compiled here; leave out ranks or compile")
     if spec.device in ("mps", "xpu"):
         raise InputError(f"ranks: training over ranks runs on cpu and cuda, not on {spec.device}")
     for index, shape in enumerate(spec.shapes):

@@ -8,7 +8,7 @@ from ..asking import assign
 from ..errors import InputError
 from ..results import Measured
 from ..settings import shape_key, size_fields
-from ..spec import StudySpec
+from ..spec import StudySpec, check_not_compiled
 from ..studies.assemble import assemble
 from ..studies.store import Store
 from .asked import ReinvestSpec, first_effective_batch, parse_reinvest, preset
@@ -30,6 +30,7 @@ def asked_of(
     """
     spec = store.study(study).spec
     _check_alone(spec, study)
+    check_not_compiled(spec, "reinvest")
     adopted = adopted_of(store, study)
     found = [one for one in adopted if plan in (None, one.plan) and shape in (None, one.shape_key)]
     if not found:
@@ -74,6 +75,7 @@ def adopted_of(store: Store, study: str) -> list[Measured]:
 def admit(store: Store, asked: ReinvestSpec) -> None:
     """Raises InputError where a study's candidate cannot be reinvested."""
     _check_alone(store.study(asked.study).spec, asked.study)
+    check_not_compiled(store.study(asked.study).spec, "reinvest")
     candidate_of(store, asked)
     settings = spec_at(store, asked).workload
     plain = settings.batch

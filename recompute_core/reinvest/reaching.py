@@ -134,6 +134,7 @@ def try_size(search: Search, size: int) -> Tried:
             shape=shape,
             shape_key=shape_key(spec.at(shape)),
             regions=regions_of(spec, search.plan),
+            budget=None,  # a compiled study is not reinvested
             canary=canary_module(spec, search.plan, search.legality),
             home=search.home,
             folder=Path(folder),

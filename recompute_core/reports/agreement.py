@@ -7,10 +7,12 @@ those that took a canary over from another shape, too.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..plans.names import regions_of
+from ..plans.anatomy import anatomy_of
+from ..plans.names import budget_of, regions_of
 from ..results import (
     TRACED_WITHIN,
     Comparison,
+    CompiledUpdate,
     Gap,
     Legality,
     Memory,
@@ -20,7 +22,7 @@ from ..results import (
     Reference,
 )
 from ..spec import Ranks
-from ..studies.flow import PLAIN, Book, canary_module
+from ..studies.flow import PLAIN, Book, block_names, canary_module
 from .evidence import MADE_BY, Found
 from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
 from .second_use import disagreements
@@ -130,6 +132,7 @@ def _recomputed(
     if parity.noise_floor != noise.largest_relative_gap:
         yield "the noise floor of parity is not what plain against plain gave"
     yield from _calls(found, reference.block_calls, parity.block_calls)
+    yield from _graphs(found, reference.compiled, parity.compiled)
     rollback = parity.rollback
     if rollback is None:
         if parity.passed and found.made_by == MADE_BY:
@@ -148,6 +151,10 @@ def _recomputed(
 
 def _calls(found: Found, plain: Mapping[str, int], own: Mapping[str, int]) -> Iterator[str]:
     """A block that is recomputed whole is called more often than in plain, any other just as often."""
+    if found.row.spec.compile is not None:
+        if plain or own:
+            yield "calls are said to have been counted in a compiled study"
+        return
     regions = regions_of(found.row.spec, found.plan)
     first = {region.modules[0] for region in regions if not region.keep}
     named = {name for region in regions for name in region.modules}
@@ -157,6 +164,26 @@ def _calls(found: Found, plain: Mapping[str, int], own: Mapping[str, int]) -> It
     for block, calls in plain.items():
         if (block in first and own[block] <= calls) or (block not in named and own[block] != calls):
             yield f"{quoted(block)} was called {own[block]} times under the plan, {calls} times in plain"
+
+
+def _graphs(found: Found, plain: CompiledUpdate | None, own: CompiledUpdate | None) -> Iterator[str]:
+    """The graphs of a compiled study recompute what the plan touches, and no other block."""
+    spec = found.row.spec
+    if (plain is None) != (spec.compile is None) or (own is None) != (spec.compile is None):
+        yield "what is said of compiled graphs is not what the specification asks for"
+        return
+    if plain is None or own is None:
+        return
+    if plain.recomputed_ops:
+        yield "plain's graphs recompute blocks"
+    budget = budget_of(found.plan)
+    if budget is not None:
+        if own.replayed_ops <= plain.replayed_ops or own.recomputed_ops:
+            yield f"under a budget of {budget} % the graphs recompute nothing more than plain's"
+        return
+    touched = {name for name in block_names(spec, found.plan) if name in anatomy_of(spec.workload).names}
+    if set(own.recomputed_ops) != touched or not all(own.recomputed_ops.values()):
+        yield "the graphs recompute other blocks than the plan names"
 
 
 def _memory(plan: str, payload: Mapping[str, Any]) -> Iterator[str]:

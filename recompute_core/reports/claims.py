@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ..plans.export.exported import module_name
+from ..plans.names import budget_of
 from ..spec import StudySpec
 from ..studies.store import StudyRow
 from ..words import count
@@ -15,10 +16,24 @@ ROLLBACK_WORDS = (
     "gates. What is proven here is of the study's own way to put the plan on and take it off; the "
     "module does the same by itself, and is tested apart from this study."
 )
+BUDGET_ROLLBACK_WORDS = (
+    "The plan changes nothing on the model: it is a setting of torch's compiler, which reads it when a "
+    "model is compiled. Leave it out and compile, and the next run is plain. What is proven here is "
+    "that plain, compiled again after an update under the budget, is plain."
+)
+
+
+def rollback_words(plan: str) -> str:
+    return ROLLBACK_WORDS if budget_of(plan) is None else BUDGET_ROLLBACK_WORDS
 
 
 def rollback_code(plan: str) -> str:
-    """How the plan is put on and taken off, with the module that `export` writes."""
+    """How the plan is put on and taken off, with what `export` writes."""
+    budget = budget_of(plan)
+    if budget is not None:
+        return f"""import torch._functorch.config
+torch._functorch.config.activation_memory_budget = {budget / 100:g}  # before the model is compiled
+torch._functorch.config.activation_memory_budget = 1.0  # and compiled again: the original again"""
     return f"""from {module_name(plan)} import apply_plan, remove_plan
 apply_plan(model)  # training goes on, recomputing
 remove_plan(model)  # the original again"""
@@ -47,7 +62,12 @@ def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -
         "other thresholds.",
         "No figure was supplied by hand, and no estimate was put through a gate.",
         "Times are of this machine as busy as it was; the interval covers the pairs that were run.",
-        f"Nothing is claimed of {_others(spec)}, nor of compiled models.",
+        f"Nothing is claimed of {_others(spec)}, nor of "
+        + (
+            "compiled models."
+            if spec.compile is None
+            else f"models that are not compiled, or not by {spec.compile.backend}."
+        ),
         "A signature says who released this, not that the machine it ran on was honest.",
     ]
     if REINVESTED in not_recorded:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..gates import candidate_sentence, stuck_sentence, told_of_plan
-from ..plans.names import plan_hash
+from ..plans.names import budget_of, plan_hash
 from ..rerun import said_of_reruns
 from ..results import (
     Candidate,
@@ -31,7 +31,7 @@ from ..results import (
 from ..spec import CheckpointSettings, Earlier, Region, Thresholds
 from ..words import count
 from .agreement import check_agreement
-from .claims import ROLLBACK_WORDS, not_claimed, rollback_code
+from .claims import not_claimed, rollback_code, rollback_words
 from .evidence import STUDY, Evidence, Found
 from .read_evidence import read_evidence
 from .refusal import CANNOT_BE, Untrusted, contradiction, quoted
@@ -257,7 +257,7 @@ def _decided(found: Found) -> Predicate:
         ),
         workload=row.spec.workload.model_dump(mode="json"),
         plan=found.plan,
-        plan_hash=plan_hash(first.regions, row.spec.checkpoint),
+        plan_hash=plan_hash(first.regions, row.spec.checkpoint, budget_of(first.plan)),
         regions=first.regions,
         checkpoint=row.spec.checkpoint,
         verdict=result.verdict,
@@ -272,7 +272,7 @@ def _decided(found: Found) -> Predicate:
         environment=row.environment,
         revisions=found.revisions,
         rollback=Rollback(
-            words=ROLLBACK_WORDS,
+            words=rollback_words(found.plan),
             code=rollback_code(found.plan),
             proof=tuple(_rolled_back(one.candidate) for one in result.judged),
         ),
@@ -361,13 +361,15 @@ def _figures(candidate: Candidate) -> Iterator[Figure]:
             kind="measured",
             source="floating-point operations of one update, counted as they ran",
         )
+        calls = {side: sum(each.values()) for side, each in candidate.block_calls.items()}
         yield Figure(
             name="block_calls",
             unit="calls",
-            plain=sum(candidate.block_calls["plain"].values()),
-            candidate=sum(candidate.block_calls["candidate"].values()),
+            plain=calls.get("plain"),
+            candidate=calls.get("candidate"),
             kind="measured",
             source="forward calls of all blocks in one update",
+            not_measured=None if calls else "a compiled graph makes no calls that could be counted",
         )
 
 
@@ -430,8 +432,9 @@ def _rolled_back(candidate: Candidate) -> RollbackProof:
         sentence = f"Not looked at: the plan {why} at {shape}."
         return RollbackProof(shape_key=shape, is_plain=None, bitwise=None, compared=0, sentence=sentence)
     is_plain = look.is_plain(parity.noise_floor)
+    again = "replay" if parity.compiled is None else "replayed op"
     tried = (
-        f"An update ran under the plan at {shape}, {count(look.replays_before, 'replay')} in it, then "
+        f"An update ran under the plan at {shape}, {count(look.replays_before, again)} in it, then "
         "the plan was taken off"
         if look.replays_before
         else f"Plan put on and taken off at {shape}, no update in between"

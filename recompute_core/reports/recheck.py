@@ -36,7 +36,7 @@ from typing import Any
 
 from ..asking import assign
 from ..errors import InputError, StoreError
-from ..plans.names import regions_of
+from ..plans.names import budget_of, regions_of
 from ..results import Gap, Legality, Reference
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec, parse_spec
@@ -304,6 +304,7 @@ class _Rechecking:
             shape_key=key,
             regions=regions_of(self.spec, self.found.plan),
             canary=canary_module(self.spec, self.found.plan, legality),
+            budget=budget_of(self.found.plan),
             home=self.home,
             folder=self.work,
         )

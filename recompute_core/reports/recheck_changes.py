@@ -14,6 +14,7 @@ _ABOUT: dict[str, Literal["library", "device", "numerics", "code"]] = {
     "cuda": "library",
     "cudnn": "library",
     "driver": "library",
+    "cxx": "library",
     "device": "device",
     "device_name": "device",
     "cpu_count": "device",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import psutil
 
+from ..compiled.cache import check_compiler
 from ..errors import InputError
 from ..gates import megabytes
 from ..plans.anatomy import anatomy_of
@@ -32,6 +33,8 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
             raise InputError(f"plans[{index}]: {error}") from None
     check_ranks(spec)
     check_memory(spec)
+    if spec.compile is not None:
+        check_compiler(spec.compile.backend)
     if isinstance(spec.workload, ReceiptsSettings) and spec.workload.images is not None:
         from ..workloads.receipts.manifest import check_images
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from ..errors import StudyError
 from ..gates import candidate_sentence, gap_words, judge, stuck_sentence, study_sentence, study_verdict
-from ..plans.names import regions_of
+from ..plans.names import budget_of, hash_of, regions_of
 from ..results import (
     Candidate,
     Judged,
@@ -23,7 +23,7 @@ from ..results import (
 )
 from ..settings import shape_key, size_fields
 from ..spec import StudySpec, Thresholds
-from .flow import PLAIN, Book, block_names, hash_of, module_names, next_task
+from .flow import PLAIN, Book, block_names, module_names, next_task
 from .store import Cell, Phase, StudyRow
 
 
@@ -127,7 +127,8 @@ def _candidate(spec: StudySpec, book: Book, shape: dict[str, int], plan: str) ->
         memory=memory,
         timing=timing,
         flops={"plain": kept.flops, "candidate": proof.flops, "envelope": kept.envelope_flops},
-        block_calls={"plain": kept.block_calls, "candidate": proof.block_calls},
+        # Empty where the study is compiled: calls in Python cannot be counted there.
+        block_calls={} if spec.compile else {"plain": kept.block_calls, "candidate": proof.block_calls},
     )
 
 
@@ -179,6 +180,10 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     reason = f"parity fails: {gap_words(parity.failed[0])}" + (
         f", and {more} more tensors" if more else ""
     )
+    if budget_of(plan) is not None and any(
+        condition.code == "rng_preserved" for one in legality.blocks for condition in one.conditions
+    ):
+        reason += "; random ops (dropout) that a memory budget has run again draw other numbers then"
     return Refused(**facts, stopped_by="parity", parity=parity, reasons=(reason,))
 
 

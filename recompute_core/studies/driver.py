@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..compiled.cache import keep_small
 from ..errors import Cancelled, EngineError, InputError, StoreError
-from ..plans.names import regions_of
+from ..plans.names import budget_of, regions_of
 from ..results import Canary
 from .artifacts import history_name, reference_name, trace_name
 from .assemble import assemble
@@ -84,6 +85,8 @@ class _Driver:
         self._listen = listener
         self._spec = store.study(study).spec
         self._running: list[_Running] = []
+        if self._spec.compile is not None:
+            keep_small(store.home)
         store.forget_unfinished(study)
         for cell in store.cells(study):
             if cell.phase == "reference" and not self._reference(cell.shape_key).exists():
@@ -164,6 +167,7 @@ class _Driver:
                 spec=self._spec,
                 shape=task.shape,
                 regions=regions_of(self._spec, task.plan),
+                budget=budget_of(task.plan),
                 phases=task.phases,
                 home=self._store.home,
                 reference=self._reference(task.shape_key),

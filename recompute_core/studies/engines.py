@@ -28,7 +28,7 @@ def engine_for(spec: StudySpec, log: Path) -> Engine:
     os.environ.update(_FOR_RAY)  # it reads them as it is imported
     from .ray_engine import RayEngine
 
-    return RayEngine(address or "auto", spec.device, log)
+    return RayEngine(address or "auto", spec.device, spec.ranks.count if spec.ranks else 1, log)
 
 
 def is_configured() -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ..plans.anatomy import anatomy_of
-from ..plans.names import plan_hash, regions_of, touched_blocks
+from ..plans.names import regions_of, touched_blocks
 from ..results import Canary, Legality, Noise, ParityPassed, Record, Reference
 from ..settings import shape_key
 from ..spec import StudySpec
@@ -121,17 +121,17 @@ def canary_module(spec: StudySpec, plan: str, legality: Legality) -> str:
     may not be replayed, an unbroken replay of it fails too and would prove nothing: then a part that
     sees its input, the plan's own if it has one, or else the block's MLP.
     """
-    block, own = block_names(spec, plan)[0], module_names(spec, plan)
+    own = module_names(spec, plan)
+    if not own:  # the compiler chooses what is recomputed
+        legal = (each.block for each in legality.blocks if each.verdict == "legal")
+        return next(legal, legality.blocks[0].block)
+    block = block_names(spec, plan)[0]
     if legality.of(block).verdict == "legal":
         return block
     anatomy = anatomy_of(spec.workload)
     seeing = (anatomy.mlp, anatomy.attention, *anatomy.matmuls, *anatomy.norms)
     known = [f"{block}.{part}" for part in seeing if part] + list(anatomy.outside)
     return next((name for name in known if name in own), known[0] if known else own[0])
-
-
-def hash_of(spec: StudySpec, plan: str) -> str:
-    return plan_hash(regions_of(spec, plan), spec.checkpoint)
 
 
 def next_task(spec: StudySpec, book: Book) -> Task | None:

@@ -47,6 +47,8 @@ class Asked:
     regions: Regions
     canary: str
     """FQN of the module whose replay is broken."""
+    budget: int | None
+    """The percentage of a plan that leaves it to the compiler what is recomputed."""
     home: Path
     """RECOMPUTE_HOME, where data sets are kept."""
     folder: Path
@@ -100,6 +102,7 @@ def _work(
         spec=asked.spec,
         shape=asked.shape,
         regions=asked.regions,
+        budget=asked.budget,
         phases=phases,
         home=asked.home,
         reference=asked.reference,

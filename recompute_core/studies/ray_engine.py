@@ -2,7 +2,8 @@
 
 A task is one Ray task, never run again by Ray, in a Ray worker that ends with it. Ray carries this very
 package to the nodes; torch and the other requirements must be there, all in the same versions, which the
-study's environment record checks. A node of GPUs takes a task a GPU, another one task at a time.
+study's environment record checks. A node of GPUs takes a task a GPU (of ranks, a GPU a rank), another
+node one task at a time.
 """
 
 import logging
@@ -31,6 +32,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ..errors import EngineError
 from ..spec import Device
+from ..words import count
 from ..workloads.registered import VARIABLE
 from . import ray_node
 from .engines import answers
@@ -56,34 +58,32 @@ class _Node:
 class RayEngine:
     """Starts workers on a Ray cluster."""
 
-    def __init__(self, address: str, device: Device, log: Path) -> None:
-        """Connect; raises EngineError when the cluster cannot be used or lacks what is asked for."""
+    def __init__(self, address: str, device: Device, gpus: int, log: Path) -> None:
+        """Connect; raises EngineError when the cluster cannot be used or lacks what is asked for. `gpus`
+        are those of one task, where it has any."""
         self._address = address
         self._log = log
+        self._gpus = gpus
         self._references: dict[Path, list[Any]] = {}
         self._workers: list[RayWorker] = []
         self._cluster = _Cluster(_connect(address))
         nodes = self._cluster.nodes()
         self._with_gpu = device in ("cuda", "xpu") or (device == "auto" and any(n.gpus for n in nodes))
         if not self.places:
-            wanted = "GPU" if self._with_gpu else "CPU"
+            wanted = count(gpus, "GPU") if self._with_gpu else "a CPU"
             self.close()
-            raise EngineError(
-                f"the Ray cluster at {address} has no {wanted} on any of its {len(nodes)} node(s)"
-            )
+            raise EngineError(f"the Ray cluster at {address} has no node with {wanted} for a cell")
 
     @property
     def places(self) -> int:
         """A GPU each; without, a node each."""
-        return (
-            sum(node.gpus for node in self._cluster.nodes())
-            if self._with_gpu
-            else len(self._whole_nodes())
-        )
+        if self._with_gpu:
+            return sum(node.gpus // self._gpus for node in self._cluster.nodes())
+        return len(self._whole_nodes())
 
     def start(self, assignment: Assignment) -> "RayWorker":
         """Begin a task; its lines arrive through the worker."""
-        options: dict[str, Any] = {"num_gpus": 1, "num_cpus": self._share()}
+        options: dict[str, Any] = {"num_gpus": self._gpus, "num_cpus": self._share()}
         node = None
         if not self._with_gpu:
             node = self._free_node()
@@ -112,10 +112,9 @@ class RayEngine:
             self._cluster.in_time(ray.shutdown)
 
     def _share(self) -> int:
-        """CPUs that go with one GPU."""
-        return max(
-            1, min((node.cpus // node.gpus for node in self._cluster.nodes() if node.gpus), default=1)
-        )
+        """CPUs that go with the GPUs of one task."""
+        nodes = self._cluster.nodes()
+        return max(1, min((n.cpus * self._gpus // n.gpus for n in nodes if n.gpus), default=1))
 
     def _free_node(self) -> _Node:
         taken = {one.node.id for one in self._workers if one.node is not None and not one.over}

@@ -18,7 +18,7 @@ from ..errors import InputError, StoreError
 from ..plans.anatomy import anatomy_of
 from ..results import PlanResult
 from ..settings import shape_key
-from ..spec import StudySpec
+from ..spec import StudySpec, check_not_compiled
 from ..writing import check_writable, write_whole
 from .background import in_one_line, machine_to_itself, named, one_line
 from .launch import start_detached
@@ -107,7 +107,7 @@ def searches(store: Store) -> list[tuple[str, str]]:
 
 def start_search(store: Store, study: str, shape: str) -> None:
     """Search in the background; does nothing while a search at that shape runs."""
-    at_shape(store.study(study).spec, shape)
+    check_not_compiled(at_shape(store.study(study).spec, shape), "a search for plans")
     lock = _lock(store, study, shape)
     try:
         store.folder(study).mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ import json
 import os
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -26,7 +27,9 @@ class Assignment(BaseModel):
     spec: StudySpec
     shape: dict[str, int]
     regions: tuple[Region, ...]
-    """What the plan recomputes; empty for plain."""
+    """What the plan recomputes; empty for plain, and where a compiler chooses."""
+    budget: int | None = None
+    """The percentage of a plan that leaves it to the compiler what is recomputed."""
     phases: tuple[Phase, ...]
     home: Path
     reference: Path
@@ -82,7 +85,8 @@ def work(assignment: Assignment, out: TextIO) -> None:
             continue
         say("start", phase=phase)
         try:
-            found = _do(phase, assignment, partial(say, phase=phase))
+            with _compiler_heard(assignment.spec, partial(say, phase=phase)):
+                found = _do(phase, assignment, partial(say, phase=phase))
             if isinstance(found, Reference):
                 assignment = assignment.model_copy(update={"plain": found})
             payload = found.model_dump(mode="json", by_alias=True)
@@ -92,6 +96,15 @@ def work(assignment: Assignment, out: TextIO) -> None:
             say("failed", phase=phase, reason=reason_of(error))
             return
         say("done", phase=phase, payload=payload)
+
+
+def _compiler_heard(spec: StudySpec, say: Callable[..., None]) -> AbstractContextManager[None]:
+    """Progress of the compiler, which may be busy for longer than a worker may be silent."""
+    if spec.compile is None:
+        return nullcontext()
+    from ..compiled.job import hearing_compiler
+
+    return hearing_compiler(lambda percent: say("progress", what="compiling", percent=percent))
 
 
 _OVER_RANKS: tuple[Phase, ...] = ("noise", "canary", "parity", "memory", "time")
@@ -149,7 +162,6 @@ def set_threads(spec: StudySpec) -> None:
 
 
 def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
-
     from .. import workloads
     from ..workloads.device import cast, move, pick_device, repeat_itself
 
@@ -162,6 +174,10 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
         return move(cast(workloads.build(settings, spec.seed, task.home), spec.precision), device)
 
     here = describe_environment(device, spec.ranks)
+    if spec.compile is not None:
+        from ..compiled.process import prepare_compiler
+
+        here |= prepare_compiler(spec.compile.backend, task.home)
     check_same_environment(task.environment, here)
     if device.type != "cpu" and phase in ("reference", "noise", "canary", "parity"):
         repeat_itself()  # costs are measured with what the machine is set to
@@ -190,8 +206,16 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
             if task.canary is None:
                 raise RuntimeError("canary was asked for without a module to break")
             return parity.check_canary(build, spec, reference, task.canary)
+        plain = task.plain
         return parity.check_parity(
-            build, spec, reference, task.regions, task.noise_floor, task.plain.block_calls
+            build,
+            spec,
+            reference,
+            task.regions,
+            task.noise_floor,
+            plain.block_calls,
+            budget=task.budget,
+            plain_replays=plain.compiled.replayed_ops if plain.compiled else 0,
         )
     return _cost(phase, build, task, say)
 
@@ -207,8 +231,9 @@ def _same_batch(job: Any, plain: Reference) -> Any:
 
 
 def _reference(build: Callable[[], Any], task: Assignment) -> Record:
+    from ..checks.parity import plain_update
     from ..checks.revisions import factory_of, revisions_of
-    from ..checks.snapshot import describe_batch, describe_optimizer, fingerprints, fixed_update, save
+    from ..checks.snapshot import describe_batch, describe_optimizer, fingerprints, save
 
     spec = task.spec
     job = build()
@@ -216,7 +241,7 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
     parameters = sum(parameter.numel() for parameter in job.model.parameters())
     model = job.model
     if spec.ranks is None:
-        found = fixed_update(job, spec.optimizer, spec.seed)
+        found = plain_update(job, spec)
     else:
         from ..ranks.reference import global_update
 
@@ -241,6 +266,7 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
         rng=RngUsed(policy=spec.checkpoint.rng, seed=spec.seed),
         batch=batch,
         fingerprints=fingerprints(found.tensors),
+        compiled=found.graphs and found.graphs.record(),
     )
 
 
@@ -252,6 +278,8 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
 
     if task.proof is None or task.proof.rollback is None:
         raise RuntimeError(f"{phase} was asked for without a proof of parity and of the way back")
+    if task.spec.compile is not None:
+        return _compiled_cost(phase, build(), task, say)
     job = build()
     optimizer = optimizer_of(job, task.spec.optimizer)
     put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
@@ -264,6 +292,29 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
         put_on,
         task.spec.timing,
         task.proof,
+        lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
+    )
+
+
+def _compiled_cost(phase: Phase, job: Any, task: Assignment, say: Callable[..., None]) -> Record:
+    from ..compiled.costs import compiled_memory, compiled_time
+    from ..compiled.job import compiled
+    from ..workloads.update import optimizer_of, seed_everything
+
+    spec, proof = task.spec, task.proof
+    assert spec.compile is not None
+    assert proof is not None
+    optimizer = optimizer_of(job, spec.optimizer)
+    candidate = compiled(job, spec.compile, task.regions, spec.checkpoint, task.budget)
+    seed_everything(spec.seed)
+    if phase == "memory":
+        return compiled_memory(candidate, optimizer, proof, task.trace)
+    return compiled_time(
+        compiled(job, spec.compile),
+        candidate,
+        optimizer,
+        spec.timing,
+        proof,
         lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
     )
 
@@ -283,6 +334,10 @@ def _every_percent(say: Callable[..., None]) -> Callable[[int, int], None]:
 
 def reason_of(error: BaseException) -> str:
     """Why a task failed, in one line."""
-    from ..workloads.device import is_out_of_memory, one_line, out_of_memory_words
+    from ..workloads.device import first_line, is_out_of_memory, one_line, out_of_memory_words
 
-    return out_of_memory_words(str(error)) if is_out_of_memory(error) else one_line(error)
+    if is_out_of_memory(error):
+        return out_of_memory_words(str(error))
+    if type(error).__module__.startswith("torch._dynamo."):
+        return f"the model does not compile as one graph: {first_line(str(error))}"
+    return one_line(error)

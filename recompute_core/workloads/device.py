@@ -42,15 +42,15 @@ def out_of_memory_words(text: str) -> str:
     asked, there = _ASKED.search(text), _THERE.search(text)
     if asked and there:
         return f"out of memory: {asked[1]} asked for, {there[2]} of {there[1]} free"
-    return f"out of memory: {_first_line(text)}"
+    return f"out of memory: {first_line(text)}"
 
 
 def one_line(error: BaseException) -> str:
     """An error's kind and the first line of what it says."""
-    return f"{type(error).__name__}: {_first_line(str(error))}"
+    return f"{type(error).__name__}: {first_line(str(error))}"
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
     return text.strip().split("\n")[0][:300]
 
 

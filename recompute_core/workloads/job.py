@@ -38,10 +38,14 @@ class Job:
     """SHA-256 of the data set the batch comes from; None for synthetic batches."""
     called: nn.Module | None = None
     """What is called in the model's place: a wrapper that trains it together with other processes."""
+    compiled: Callable[..., tuple[Any, Tensor]] | None = None
+    """Model and loss as one compiled function of the batch's arguments; None: they run as they are."""
 
     def forward(self) -> tuple[Any, Tensor]:
         """One forward on the batch: output and loss."""
         positional, named = called_with(tree_map(_itself, self.batch))  # a list may be used up
+        if self.compiled is not None:
+            return self.compiled(*positional, **named)
         output = (self.model if self.called is None else self.called)(*positional, **named)
         return output if self.loss is None else (output, self.loss(output))
 

@@ -234,11 +234,11 @@ def test_a_gpu_that_is_promised_and_not_there_fails_its_cells(nodes: Nodes, stor
 
 def test_a_cluster_without_what_is_asked_for_is_one_line(nodes: Nodes, store: Store) -> None:
     study = store.create(tiny(device="cuda"))
-    with pytest.raises(EngineError, match="has no GPU on any of its 1 node"):
+    with pytest.raises(EngineError, match="has no node with 1 GPU for a cell"):
         drive(store, study)
     row = store.study(study)
     assert (row.status, store.cells(study)) == ("incomplete", [])
-    assert "has no GPU" in row.sentence
+    assert "has no node with 1 GPU" in row.sentence
 
 
 def test_a_cluster_that_no_longer_answers_is_one_line_and_no_verdict(

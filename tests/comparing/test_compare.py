@@ -176,8 +176,8 @@ def test_asked_and_found_are_told_apart() -> None:
     assert found.cautions == (
         "Not the same processor (“Test processor” in A, “Other” in B) and torch version "
         "(“2.13.0+cpu” in A, “2.12.0” in B): seconds are not compared, ratios are.",
-        "Not the same work: model, precision, optimizer or recomputation differ, so a figure that moved "
-        "need not be another cost of the same thing.",
+        "Not the same work: model, precision, optimizer, compiler or recomputation differ, so a figure "
+        "that moved need not be another cost of the same thing.",
         "The thresholds differ, so each verdict is of other gates.",
     )
     assert not found.seconds_compared

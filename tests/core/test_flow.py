@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recompute_core.plans.names import hash_of
 from recompute_core.results import BlockLegality, Gap, Legality, Noise
 from recompute_core.spec import StudySpec, Thresholds
 from recompute_core.studies.flow import (
@@ -15,7 +16,6 @@ from recompute_core.studies.flow import (
     Task,
     block_names,
     canary_module,
-    hash_of,
     module_names,
     next_task,
     ready_tasks,

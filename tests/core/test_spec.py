@@ -289,6 +289,7 @@ CHANGES: dict[str, Any] = {
     "ranks": {"kind": "fsdp2", "count": 2},
     "silence_s": 901,
     "engine": "ray",
+    "compile": {"backend": "aot_eager"},
     "follows": [{"study": "20261130-141500-49bd", "thresholds": {"update_ratio": 1.4}}],
 }
 

@@ -27,6 +27,8 @@ class Source:
     preserve_rng: bool
     blocks: tuple[str, ...] = ()
     """FQNs of all blocks of the study's model, recomputed or not."""
+    compiled: bool = False
+    """Whether the study's model was compiled."""
     missed: str | None = None
     """Why the plan should perhaps not be used: the gates that it did not pass, in one sentence."""
 

@@ -7,6 +7,8 @@ from ...spec import Region
 from ..names import Regions
 from .exported import Exported, Source, module_name
 
+_EAGER = "Not covered: torch.compile and fully_shard."
+_COMPILED = "Call apply_plan before the first call of the compiled model. Not covered: fully_shard."
 _BEGIN, _END = "\nVARIANT = ", "\n# --- end of the plan"
 
 
@@ -21,6 +23,18 @@ def to_torch(source: Source) -> Exported:
         filename=f"{module_name(source.plan)}.py",
         exact=True,
     )
+
+
+def budget_to_torch(source: Source, percent: int) -> Exported:
+    """The lines that set a compiler's memory budget."""
+    warning = f"# {source.warning}\n#\n" if source.missed else ""
+    text = f"""{warning}# {source.line}
+# Read when a model is compiled: run this before the first call of what torch.compile returns.
+import torch._functorch.config
+
+torch._functorch.config.activation_memory_budget = {percent / 100:g}
+"""
+    return Exported(text=text, filename=f"{module_name(source.plan)}.py", exact=True)
 
 
 def _docstring(source: Source) -> str:
@@ -38,7 +52,7 @@ def _docstring(source: Source) -> str:
     ...
     remove_plan(model)
 
-Not covered: torch.compile and fully_shard.
+{_COMPILED if source.compiled else _EAGER}
 """
 
 

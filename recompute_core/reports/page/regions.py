@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from ...plans.names import ATTENTION, MATMULS
+from ...plans.names import ATTENTION, MATMULS, budget_of
 from ...spec import Region
 from ...words import count, listed
 from .markup import Column, Group, Html, bullets, el, join, paragraph, table
@@ -27,16 +27,31 @@ _COSTS = (
     Column("FLOPs of an update (10⁹)", number=True),
     Column("FLOPs, ratio to plain", number=True),
 )
+_GRAPHS = (
+    Column("Shape"),
+    Column("Path"),
+    Column("Ops of forward", number=True),
+    Column("Ops of backward", number=True),
+    Column("Of these, ops of forward again", number=True),
+)
 
 
 def recomputed(view: ReportView) -> Html:
     """Regions in words, the map, what it adds up to, and under which conditions it is legal."""
+    budget = budget_of(view.plan)
+    if budget is not None:
+        words = (
+            f"What the compiler chooses under a memory budget of {budget} %: 100 % is what it keeps by "
+            "itself, 0 % what would be kept if the whole model were recomputed."
+        )
+        return join(paragraph(words), _costs(view), _graphs(view))
     if not view.regions:
         return paragraph("What the plan recomputes is not part of these figures.")
     return join(
         bullets(regions_in_words(view.regions, view.blocks)),
         _map(view) if 0 < len(view.blocks) <= _MOST_DRAWN else None,
         _costs(view),
+        _graphs(view),
         _legality(view),
     )
 
@@ -145,20 +160,42 @@ def _costs(view: ReportView) -> Html | None:
     return table(_COSTS, groups, "What recomputing adds", "wide") if groups else None
 
 
+def _graphs(view: ReportView) -> Html | None:
+    """What compiled updates run, by their graphs."""
+    groups = [Group(rows) for one in view.shapes if (rows := _graph_rows(view, one))]
+    return table(_GRAPHS, groups, "What the compiled graphs run", "wide") if groups else None
+
+
+def _graph_rows(view: ReportView, one: ShapeView) -> list[tuple[str, ...]]:
+    plain = one.reference.compiled if one.reference else None
+    own = one.parity.compiled if one.parity else None
+    if plain is None or own is None:
+        return []
+    return [
+        (one.shape_key, path, *map(str, (ran.forward_ops, ran.backward_ops, ran.replayed_ops)))
+        for path, ran in (("plain", plain), (plan_label(view.plan), own))
+    ]
+
+
 def _cost_rows(view: ReportView, one: ShapeView) -> list[tuple[str, ...]]:
     if one.parity is None or one.reference is None:
         return []
     kept, own = one.reference, one.parity
     return [
-        (one.shape_key, "plain", f"{sum(kept.block_calls.values()):,}", f"{kept.flops / 1e9:,.2f}", "1"),
+        (one.shape_key, "plain", _calls(kept.block_calls), f"{kept.flops / 1e9:,.2f}", "1"),
         (
             one.shape_key,
             plan_label(view.plan),
-            f"{sum(own.block_calls.values()):,}",
+            _calls(own.block_calls),
             f"{own.flops / 1e9:,.2f}",
             f"{own.flops / kept.flops:.2f}" if kept.flops else "–",
         ),
     ]
+
+
+def _calls(calls: dict[str, int]) -> str:
+    """Of all blocks; a compiled update has none that could be counted."""
+    return f"{sum(calls.values()):,}" if calls else "–"
 
 
 def _legality(view: ReportView) -> Html | None:
