@@ -65,8 +65,13 @@ def _estimates(spec: StudySpec) -> None:
     )
     st.caption(
         f"Estimated: {millions(sizes.parameters)} parameters, {megabytes(sizes.state_bytes)} of state "
-        f"with gradients and AdamW. {MB_NOTE}"
+        f"with gradients and AdamW{_of_one_process(spec)}. {MB_NOTE}"
     )
+
+
+def _of_one_process(spec: StudySpec) -> str:
+    """What these estimates are of, where the study is of something else."""
+    return ", for one process, not compiled" if spec.ranks or spec.compile else ""
 
 
 def _strip(spec: StudySpec) -> None:

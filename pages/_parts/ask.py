@@ -64,7 +64,10 @@ class Choices:
     effort: str = "quick"
     precision: str = "float32"
     threads: int | None = None
-    engine: str = "local"
+    job: dict[str, Any] = field(default_factory=dict)
+    """How it trains: `ranks`, `compile` and `engine`, as the specification has them."""
+    budgets: Sequence[str] = ()
+    """Plans that leave to the compiler what is recomputed."""
 
 
 def specification(choices: Choices) -> StudySpec:
@@ -79,7 +82,7 @@ def specification(choices: Choices) -> StudySpec:
             "timing": EFFORTS[choices.effort],
             "precision": choices.precision,
             "threads": choices.threads,
-            "engine": choices.engine,
+            **choices.job,
         },
         "Set up",
     )
@@ -117,12 +120,12 @@ def plans(choices: Choices) -> list[str]:
         named.append("blocks:" + ",".join(str(number) for number in sorted(choices.by_hand)))
     if choices.curve:
         named += first_blocks(anatomy.blocks)
-    if not named:
+    if not named and not choices.budgets:
         raise InputError("Plans: choose at least one plan, blocks by hand, or the selective curve")
     different: dict[Regions, str] = {}
     for name in named:
         different.setdefault(named_regions(name, anatomy), name)
-    return list(different.values())
+    return [*different.values(), *choices.budgets]
 
 
 def shapes(choices: Choices) -> list[dict[str, int]]:

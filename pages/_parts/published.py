@@ -45,6 +45,8 @@ def is_that_model(spec: StudySpec) -> bool:
         isinstance(workload, GptSettings)
         and {name: getattr(workload, name) for name in _MODEL} == _MODEL
         and spec.precision == "float32"
+        and spec.compile is None
+        and spec.ranks is None
         and PLAN in spec.plans
     )
 

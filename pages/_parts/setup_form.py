@@ -1,18 +1,16 @@
 """The fields of Set up. Each is bound to the address, which holds what differs from the usual."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.settings import OURS, Anatomy, OwnSettings, ReceiptsSettings
-from recompute_core.spec import CheckpointSettings, EngineName, StudySpec, Thresholds
-from recompute_core.studies.engines import is_configured
+from recompute_core.spec import CheckpointSettings, StudySpec, Thresholds
 
-from . import address, ask, own
+from . import address, ask, own, setup_job
 from .address import Number, OneOf, SomeOf, Texts, Truth
 from .words import GATE_MEANINGS
 
@@ -71,6 +69,7 @@ FIELDS: address.Fields = {
     "threads": ("Threads", Number(1, _MOST_THREADS, whole=True, may_be_empty=True)),
     "norm": ("Norm", OneOf(_NORMS)),
     "dropout": ("Dropout", Number()),
+    **setup_job.FIELDS,
 }
 """What the address may hold. The blocks by hand are looked at once the model is known."""
 
@@ -88,8 +87,7 @@ class Places:
 
 def choices(places: Places) -> ask.Choices | None:
     """What the fields hold; None while another's model is not known."""
-    engines = get_args(EngineName) if is_configured() else ("local",)
-    address.look_at(FIELDS | {"engine": ("Engine", OneOf(engines))})
+    address.look_at(FIELDS)
     found: OwnSettings | None = None
     anatomy: Anatomy | None = None
     settings: dict[str, Any] = {}
@@ -107,7 +105,8 @@ def choices(places: Places) -> ask.Choices | None:
         lengths, batches = _shapes(workload, found) if anatomy else ([], [])
     with places.limits:
         thresholds = _thresholds()
-        checkpoint, more, effort, precision, threads, engine = _advanced(workload, engines)
+        checkpoint, more, effort, precision, threads = _advanced(workload)
+        job, budgets = setup_job.job()
     if anatomy is None:
         return None
     return ask.Choices(
@@ -123,7 +122,8 @@ def choices(places: Places) -> ask.Choices | None:
         effort=effort,
         precision=precision,
         threads=threads,
-        engine=engine,
+        job=job,
+        budgets=budgets,
     )
 
 
@@ -291,10 +291,7 @@ def _thresholds() -> dict[str, float]:
     }
 
 
-def _advanced(
-    workload: str, engines: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, Any], str, str, int | None, str]:
-    engine = "local"
+def _advanced(workload: str) -> tuple[dict[str, Any], dict[str, Any], str, str, int | None]:
     more: dict[str, Any] = {}
     fields = CheckpointSettings.model_fields
     with st.expander("Advanced"):
@@ -339,13 +336,7 @@ def _advanced(
                     "Dropout", value=0.1, step=0.05, key="dropout", bind="query-params",
                     help=ReceiptsSettings.model_fields["dropout"].description,
                 )  # fmt: skip
-        if len(engines) > 1:
-            with left:
-                engine = st.selectbox(
-                    "Engine", engines, key="engine", bind="query-params",
-                    help=StudySpec.model_fields["engine"].description,
-                )  # fmt: skip
-    return {"variant": variant, "rng": rng}, more, effort, precision, threads, engine
+    return {"variant": variant, "rng": rng}, more, effort, precision, threads
 
 
 def _efforts() -> str:

@@ -40,8 +40,8 @@ class Forecast:
     cells: int
     """Phases to be done when nothing is refused."""
     seconds: float | None
-    """None for somebody's own model, whose work is not known before it is run, and for a cluster; so is
-    `peak_bytes`."""
+    """None where it is not known: for somebody's own model, whose work nobody knows before it is run,
+    and for compiled studies, ranks and clusters; so is `peak_bytes`."""
     peak_bytes: int | None
     """Largest plain update, state included."""
     basis: str
@@ -52,9 +52,9 @@ class Forecast:
 
 def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
     """The cost of `spec` at a speed from `measured_speed`, or at a rough one when that is None."""
-    if spec.engine != "local":
-        basis = "not estimated: the machines of a cluster are others, and do several cells at once"
-        return Forecast(total_cells(spec), None, None, basis, {})
+    unknown = _why_unknown(spec)
+    if unknown is not None:
+        return Forecast(total_cells(spec), None, None, f"not estimated: {unknown}", {})
     speed = flops_per_s or _rough_speed(spec)
     costs: dict[CellKey, float] = {}
     peak: int | None = 0
@@ -78,6 +78,15 @@ def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
         else "a rough estimate: nothing has been timed on this machine yet"
     )
     return Forecast(total_cells(spec), IMPORT_S + sum(costs.values()), peak, basis, costs)
+
+
+def _why_unknown(spec: StudySpec) -> str | None:
+    """Why what this machine is known to take for an update says nothing of a study."""
+    if spec.engine != "local":
+        return "the machines of a cluster are others, and do several cells at once"
+    if spec.compile is not None:
+        return "compiling takes what it takes"
+    return "ranks start anew for every phase" if spec.ranks is not None else None
 
 
 def _costs(
@@ -111,7 +120,7 @@ def _rough_speed(spec: StudySpec) -> float:
 def measured_speed(store: Store, workload: str) -> float | None:
     """Floating-point operations a second of the newest timed plain update of a workload."""
     for row in store.studies(limit=20):
-        if row.spec.workload.name != workload or row.spec.engine != "local":
+        if row.spec.workload.name != workload or _why_unknown(row.spec) is not None:
             continue
         cells = store.cells(row.id)
         flops: dict[str, int] = {

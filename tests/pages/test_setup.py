@@ -5,7 +5,7 @@ import pytest
 from pages._parts import ask
 from pages._parts.words import workload_label
 from recompute_core.plans.anatomy import anatomy_of
-from recompute_core.spec import TimingSettings
+from recompute_core.spec import Compile, Ranks, TimingSettings
 from recompute_core.studies.store import Store
 
 from .conftest import OpenPage
@@ -57,6 +57,42 @@ def test_a_cluster_is_offered_where_the_operator_has_named_one(
     _launch(app).click().run()
     assert store.study(launched[0]).spec.engine == "ray"
     assert store.study(launched[0]).spec.threads is None
+
+
+def test_ranks_a_compiler_and_its_budgets_are_declared(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    app = open_page("setup")
+    assert app.number_input(key="rank_count").disabled
+    assert app.multiselect(key="budgets").disabled
+    app.selectbox(key="ranks").set_value("fsdp2").run()
+    app.number_input(key="rank_count").set_value(4).run()
+    said = text(app)
+    assert "Duration, estimated" not in said
+    assert "for one process, not compiled" in said
+    _launch(app).click().run()
+    assert store.study(launched[0]).spec.ranks == Ranks(kind="fsdp2", count=4)
+    app = open_page("setup", compile="aot_eager", budgets="memory-budget-50")
+    _launch(app).click().run()
+    spec = store.study(launched[1]).spec
+    assert spec.compile == Compile(backend="aot_eager")
+    assert spec.plans == ("every-block", "every-2nd-block", "memory-budget-50")
+    assert spec.ranks is None
+
+
+def test_a_budget_without_a_compiler_is_left_out(
+    open_page: OpenPage, store: Store, launched: list[str]
+) -> None:
+    app = open_page("setup", budgets="memory-budget-50")
+    _launch(app).click().run()
+    assert store.study(launched[0]).spec.plans == ("every-block", "every-2nd-block")
+
+
+def test_a_batch_that_ranks_cannot_share_is_one_line(open_page: OpenPage, launched: list[str]) -> None:
+    app = open_page("setup", ranks="ddp", rank_count="3")
+    _launch(app).click().run()
+    assert "cannot be cut into 3 equal parts" in app.error[0].value
+    assert not launched
 
 
 def test_a_cluster_that_does_not_answer_is_one_line(

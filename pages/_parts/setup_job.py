@@ -1,0 +1,71 @@
+"""The fields of Set up that say how the job trains: over several devices, compiled, on a cluster."""
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import streamlit as st
+
+from recompute_core.spec import Backend, Compile, EngineName, Ranks, StudySpec
+from recompute_core.studies.engines import is_configured
+
+from . import address
+from .address import Number, OneOf, SomeOf
+
+_ONE, _EAGER = "one process", "not compiled"
+_KINDS = (_ONE, *get_args(Ranks.model_fields["kind"].annotation))
+_BACKENDS = (_EAGER, *get_args(Backend))
+_MOST_RANKS = 64
+BUDGETS = tuple(f"memory-budget-{percent}" for percent in (25, 50, 75))
+
+FIELDS: address.Fields = {
+    "ranks": ("Training", OneOf(_KINDS)),
+    "rank_count": ("Ranks", Number(2, _MOST_RANKS, whole=True)),
+    "compile": ("Compiled", OneOf(_BACKENDS)),
+    "budgets": ("Memory budgets", SomeOf(BUDGETS)),
+}
+
+
+def job() -> tuple[dict[str, Any], list[str]]:
+    """What the specification says of it, and the plans that only a compiled job has."""
+    engines = get_args(EngineName) if is_configured() else ("local",)
+    address.look_at({"engine": ("Engine", OneOf(engines))})
+    with st.expander("Devices and compiler"):
+        left, middle, right = st.columns(3)
+        with left:
+            kind = st.selectbox(
+                "Training", _KINDS, key="ranks", bind="query-params",
+                help=f"{Ranks.__doc__} {Ranks.model_fields['kind'].description}",
+            )  # fmt: skip
+            count = st.number_input(
+                "Ranks", min_value=2, max_value=_MOST_RANKS, value=2, step=1, key="rank_count",
+                bind="query-params", disabled=kind == _ONE,
+                help=Ranks.model_fields["count"].description,
+            )  # fmt: skip
+        with middle:
+            backend = st.selectbox(
+                "Compiled", _BACKENDS, key="compile", bind="query-params",
+                help=f"{Compile.__doc__} {Compile.model_fields['backend'].description}",
+            )  # fmt: skip
+            budgets = st.multiselect(
+                "Memory budgets", BUDGETS, key="budgets", bind="query-params",
+                disabled=backend == _EAGER, placeholder="Choose plans",
+                help="Plans of a compiled job: the compiler chooses what is recomputed, so that at most "
+                "this share of what it would keep by itself is kept (torch's activation_memory_budget).",
+            )  # fmt: skip
+        engine = _engine(right, engines)
+    said: dict[str, Any] = {"engine": engine}
+    if kind != _ONE:
+        said["ranks"] = {"kind": kind, "count": int(count)}
+    if backend != _EAGER:
+        said["compile"] = {"backend": backend}
+    return said, list(budgets) if backend != _EAGER else []
+
+
+def _engine(place: Any, engines: Sequence[str]) -> str:
+    if len(engines) == 1:
+        return engines[0]
+    with place:
+        return st.selectbox(
+            "Engine", engines, key="engine", bind="query-params",
+            help=StudySpec.model_fields["engine"].description,
+        )  # fmt: skip
