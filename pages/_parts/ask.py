@@ -11,6 +11,7 @@ from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.plans.names import (
     RECIPES,
     Regions,
+    budget_of,
     first_blocks,
     named_regions,
     regions_of,
@@ -189,14 +190,15 @@ def _photo(text: str) -> tuple[int, int]:
 def saved_estimates(spec: StudySpec) -> list[tuple[str, str]]:
     """Each plan with its estimated saved MB at the largest shape; plain comes first.
 
-    The closed form knows whole blocks only; finer plans have no figure here.
+    The closed form knows whole blocks of a model that is not compiled; others have no figure here, and
+    where the compiler chooses what is recomputed there is nothing to show.
     """
     anatomy = anatomy_of(spec.workload)
     sizes = largest_sizes(spec)
     rows = []
-    for plan in ("none", *spec.plans):
+    for plan in ("none", *(plan for plan in spec.plans if budget_of(plan) is None)):
         regions = regions_of(spec, plan)
-        known = is_plain_blocks(regions, anatomy)
+        known = spec.compile is None and is_plain_blocks(regions, anatomy)
         rows.append((plan, in_mb(sizes.saved_with(len(regions))) if sizes and known else "–"))
     return rows
 

@@ -15,13 +15,13 @@ _ONE, _EAGER = "one process", "not compiled"
 _KINDS = (_ONE, *get_args(Ranks.model_fields["kind"].annotation))
 _BACKENDS = (_EAGER, *get_args(Backend))
 _MOST_RANKS = 64
-BUDGETS = tuple(f"memory-budget-{percent}" for percent in (25, 50, 75))
+_BUDGETS = ("25", "50", "75")
 
 FIELDS: address.Fields = {
-    "ranks": ("Training", OneOf(_KINDS)),
+    "ranks": ("Data parallel", OneOf(_KINDS)),
     "rank_count": ("Ranks", Number(2, _MOST_RANKS, whole=True)),
     "compile": ("Compiled", OneOf(_BACKENDS)),
-    "budgets": ("Memory budgets", SomeOf(BUDGETS)),
+    "budgets": ("Memory budgets", SomeOf(_BUDGETS)),
 }
 
 
@@ -33,32 +33,35 @@ def job() -> tuple[dict[str, Any], list[str]]:
         left, middle, right = st.columns(3)
         with left:
             kind = st.selectbox(
-                "Training", _KINDS, key="ranks", bind="query-params",
+                "Data parallel", _KINDS, key="ranks", bind="query-params",
                 help=f"{Ranks.__doc__} {Ranks.model_fields['kind'].description}",
             )  # fmt: skip
+        with middle:
             count = st.number_input(
                 "Ranks", min_value=2, max_value=_MOST_RANKS, value=2, step=1, key="rank_count",
                 bind="query-params", disabled=kind == _ONE,
                 help=Ranks.model_fields["count"].description,
             )  # fmt: skip
-        with middle:
+        engine = _engine(right, engines)
+        left, right = st.columns([1, 2])
+        with left:
             backend = st.selectbox(
                 "Compiled", _BACKENDS, key="compile", bind="query-params",
                 help=f"{Compile.__doc__} {Compile.model_fields['backend'].description}",
             )  # fmt: skip
-            budgets = st.multiselect(
-                "Memory budgets", BUDGETS, key="budgets", bind="query-params",
-                disabled=backend == _EAGER, placeholder="Choose plans",
+        with right:
+            budgets = st.pills(
+                "Memory budgets (%)", _BUDGETS, selection_mode="multi", key="budgets",
+                bind="query-params", disabled=backend == _EAGER,
                 help="Plans of a compiled job: the compiler chooses what is recomputed, so that at most "
                 "this share of what it would keep by itself is kept (torch's activation_memory_budget).",
             )  # fmt: skip
-        engine = _engine(right, engines)
     said: dict[str, Any] = {"engine": engine}
     if kind != _ONE:
         said["ranks"] = {"kind": kind, "count": int(count)}
     if backend != _EAGER:
         said["compile"] = {"backend": backend}
-    return said, list(budgets) if backend != _EAGER else []
+    return said, [f"memory-budget-{percent}" for percent in budgets] if backend != _EAGER else []
 
 
 def _engine(place: Any, engines: Sequence[str]) -> str:

@@ -104,8 +104,10 @@ def _costs(
 
 
 def slowest_pair_s(spec: StudySpec, flops_per_s: float | None) -> float | None:
-    """Seconds of a pair of updates, plain and recomputed, at the shape with most work. None for
-    somebody's own model."""
+    """Seconds of a pair of updates, plain and recomputed, at the shape with most work. None where the
+    seconds of a forecast are."""
+    if _why_unknown(spec) is not None:
+        return None
     sizes = [sizes_of(spec.at(shape), spec.precision) for shape in spec.shapes]
     flops = [one.flops for one in sizes if one is not None]
     if len(flops) < len(sizes):

@@ -5,7 +5,7 @@ import pytest
 from pages._parts import ask
 from pages._parts.words import workload_label
 from recompute_core.plans.anatomy import anatomy_of
-from recompute_core.spec import Compile, Ranks, TimingSettings
+from recompute_core.spec import Compile, Ranks, StudySpec, TimingSettings
 from recompute_core.studies.store import Store
 
 from .conftest import OpenPage
@@ -64,7 +64,7 @@ def test_ranks_a_compiler_and_its_budgets_are_declared(
 ) -> None:
     app = open_page("setup")
     assert app.number_input(key="rank_count").disabled
-    assert app.multiselect(key="budgets").disabled
+    assert app.button_group(key="budgets").disabled
     app.selectbox(key="ranks").set_value("fsdp2").run()
     app.number_input(key="rank_count").set_value(4).run()
     said = text(app)
@@ -72,7 +72,7 @@ def test_ranks_a_compiler_and_its_budgets_are_declared(
     assert "for one process, not compiled" in said
     _launch(app).click().run()
     assert store.study(launched[0]).spec.ranks == Ranks(kind="fsdp2", count=4)
-    app = open_page("setup", compile="aot_eager", budgets="memory-budget-50")
+    app = open_page("setup", compile="aot_eager", budgets="50")
     _launch(app).click().run()
     spec = store.study(launched[1]).spec
     assert spec.compile == Compile(backend="aot_eager")
@@ -80,10 +80,16 @@ def test_ranks_a_compiler_and_its_budgets_are_declared(
     assert spec.ranks is None
 
 
+def test_nothing_is_estimated_of_what_a_compiler_keeps() -> None:
+    plans = ("every-block", "memory-budget-50")
+    compiled = StudySpec(plans=plans, compile=Compile(backend="aot_eager"))
+    assert ask.saved_estimates(compiled) == [("none", "–"), ("every-block", "–")]
+
+
 def test_a_budget_without_a_compiler_is_left_out(
     open_page: OpenPage, store: Store, launched: list[str]
 ) -> None:
-    app = open_page("setup", budgets="memory-budget-50")
+    app = open_page("setup", budgets="50")
     _launch(app).click().run()
     assert store.study(launched[0]).spec.plans == ("every-block", "every-2nd-block")
 
