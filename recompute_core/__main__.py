@@ -31,24 +31,17 @@ from .reports.command_recheck import recheck
 from .reports.command_report import report, verify
 from .settings import OURS, size_fields
 from .spec import PRESETS
-from .studies.engines import ADDRESS
+from .studies.engines import ADDRESS, check_engine
 from .words import printable
 
 if TYPE_CHECKING:
     from .planning import Wish
-
-
-def _at_address(_: click.Context, __: click.Parameter, address: str | None) -> None:
-    """Ray's own variable carries the address to whatever drives the study."""
-    if address is not None:
-        os.environ[ADDRESS] = address
+    from .spec import StudySpec
 
 
 address_option = click.option(
     "--address",
     metavar="HOST:PORT",
-    expose_value=False,
-    callback=_at_address,
     help=f"The Ray cluster, or auto for the one that this machine is part of; else {ADDRESS}.",
 )
 set_option = click.option(
@@ -90,6 +83,7 @@ def study(
     sweeps: tuple[str, ...],
     workload: str | None,
     engine: str | None,
+    address: str | None,
     settings: tuple[str, ...],
     json_file: str | None,
 ) -> None:
@@ -100,6 +94,7 @@ def study(
 
     settings += (f"engine={engine}",) if engine else ()
     spec = asked(preset_name, file, settings, sweeps, workload)
+    _at(address, spec)
     store = Store()
     _check_writable(json_file)
     study_id = store.create(admit(spec, store.home))
@@ -110,7 +105,7 @@ def study(
 @click.argument("study_id", metavar="STUDY")
 @address_option
 @json_option
-def resume(study_id: str, json_file: str | None) -> None:
+def resume(study_id: str, address: str | None, json_file: str | None) -> None:
     """Go on with an interrupted, cancelled or incomplete study."""
     from .studies.store import Store
 
@@ -119,6 +114,8 @@ def resume(study_id: str, json_file: str | None) -> None:
     row = store.study(study_id)
     if row.status == "done":
         raise InputError(f"study {study_id} is done; there is nothing to resume")
+    _at(address, row.spec)
+    check_engine(row.spec)
     lock = store.claim(study_id)
     store.ask_cancel(study_id, False)
     _drive(store, study_id, lock, json_file)
@@ -128,7 +125,7 @@ def resume(study_id: str, json_file: str | None) -> None:
 @click.argument("study_id", metavar="STUDY")
 @address_option
 @json_option
-def longer(study_id: str, json_file: str | None) -> None:
+def longer(study_id: str, address: str | None, json_file: str | None) -> None:
     """Measure an undecided study longer: a new one under the same thresholds, with more pairs.
 
     The new study says which one it repeats. Nothing is added to the old one.
@@ -141,6 +138,7 @@ def longer(study_id: str, json_file: str | None) -> None:
     _check_writable(json_file)
     store = Store()
     row, cells = store.study(study_id), store.cells(study_id)
+    _at(address, row.spec)
     result = assemble(row, cells)
     asked = longer_than(result, result.judged, seconds_apart_from_time(cells))
     if asked is None or result.verdict != "undecided":
@@ -148,6 +146,15 @@ def longer(study_id: str, json_file: str | None) -> None:
     click.echo(asked.words, err=True)
     again = store.create(admit(asked.spec, store.home))
     _drive(store, again, store.claim(again), json_file)
+
+
+def _at(address: str | None, spec: "StudySpec") -> None:
+    """Ray's own variable carries an address to whatever drives the study."""
+    if address is None:
+        return
+    if spec.engine == "local":
+        raise InputError("--address is of a Ray cluster, and this study's engine is local")
+    os.environ[ADDRESS] = address
 
 
 def _drive(store: Any, study_id: str, lock: Any, json_file: str | None) -> None:
@@ -172,7 +179,7 @@ def _drive(store: Any, study_id: str, lock: Any, json_file: str | None) -> None:
         click.echo(f"\n{result.sentence}")
         for line in rerun_lines(result):
             click.echo(line)
-        click.echo(bytes_and_time(row.spec.ranks))
+        click.echo(bytes_and_time(row.spec))
     _write_json(json_file, result.document())
     sys.exit(4 if row.status != "done" else EXIT_CODES[result.verdict or "undecided"])
 

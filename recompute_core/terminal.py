@@ -22,7 +22,7 @@ from .estimating import reached_words
 from .gates import in_mb, signed_mb
 from .rerun import said_of_reruns, why_undecided
 from .results import Estimate, Gate, Judged, PlanPoint, PlanResult, StudyResult
-from .spec import Ranks, StudySpec
+from .spec import StudySpec
 from .studies.driver import Listener
 from .studies.findings import finding
 from .studies.flow import CellKey, total_cells
@@ -335,12 +335,13 @@ def _moved_ratio(change: "Change") -> str:
     return f"{change.difference:+.3f}{edges}"
 
 
-def bytes_and_time(ranks: Ranks | None = None) -> str:
-    """The note under every table, and whose figures it has where several ranks train together."""
+def bytes_and_time(spec: StudySpec) -> str:
+    """The note under every table: where its figures are from, and of which of several ranks they are."""
+    ranks, where = spec.ranks, "here" if spec.engine == "local" else "on the Ray cluster"
     over = (
         f" Over {ranks.count} ranks ({ranks.kind}): MB are of the rank with the highest peak, times of "
         "the slowest rank."
         if ranks
         else ""
     )
-    return f"MB = 10^6 bytes. Measured here, {time.strftime('%Y-%m-%d %H:%M')}.{over}"
+    return f"MB = 10^6 bytes. Measured {where}, {time.strftime('%Y-%m-%d %H:%M')}.{over}"

@@ -182,8 +182,8 @@ RECIPES = (
     ),
 )
 _BY_NAME = {recipe.name: recipe for recipe in RECIPES}
-_BLOCKS = re.compile(r"blocks:(\d+(?:,\d+)*)")
-_BUDGET = re.compile(r"memory-budget-(\d{1,2})")
+_BLOCKS = re.compile(r"blocks:([0-9]+(?:,[0-9]+)*)")
+_BUDGET = re.compile(r"memory-budget-(0|[1-9][0-9]?)")
 BUDGET = "memory-budget-50"
 """An example of a plan that leaves to the compiler what is recomputed."""
 

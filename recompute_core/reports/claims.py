@@ -39,6 +39,11 @@ apply_plan(model)  # training goes on, recomputing
 remove_plan(model)  # the original again"""
 
 
+def _where(spec: StudySpec) -> str:
+    """What the figures were measured on; a report does not say which node of a cluster each is of."""
+    return "this machine" if spec.engine == "local" else "whichever node of a Ray cluster ran each cell,"
+
+
 def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -> tuple[str, ...]:
     """What nobody should read into a report, in sentences; `measured` shapes were so in full."""
     spec, here = row.spec, row.environment
@@ -61,7 +66,7 @@ def not_claimed(row: StudyRow, measured: int, not_recorded: Mapping[str, str]) -
         else "Nothing is said of other studies of this model: it may have been studied before, under "
         "other thresholds.",
         "No figure was supplied by hand, and no estimate was put through a gate.",
-        "Times are of this machine as busy as it was; the interval covers the pairs that were run.",
+        f"Times are of {_where(spec)} as busy as it was; the interval covers the pairs that were run.",
         f"Nothing is claimed of {_others(spec)}, nor of "
         + (
             "compiled models."

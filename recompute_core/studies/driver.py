@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from ..results import Canary
 from .artifacts import history_name, reference_name, trace_name
 from .assemble import assemble
 from .background import named
-from .engine import TICK_S, Engine, Following
+from .engine import TICK_S, Engine, Following, Garbled
 from .engines import engine_for
-from .flow import Book, CellKey, Task, ready_tasks, without_rollback
+from .environment import check_same_environment
+from .flow import Book, CellKey, Task, next_task, read_record, ready_tasks, without_rollback
 from .locks import Lock, machine_lock
 from .looking import check_registered
 from .store import Status, Store
@@ -34,6 +36,10 @@ Listener = Callable[[str, CellKey | None, dict[str, Any]], None]
 
 def unheard(kind: str, cell: CellKey | None, data: dict[str, Any]) -> None:
     """A listener that takes no notice."""
+
+
+_NO_PLACE_S = 120.0
+"""How long a study whose engine has no place for it waits for one."""
 
 
 def drive(
@@ -115,9 +121,10 @@ class _Driver:
             self._store.set_status(self._study, "running")
             self._do_all(engine)
         finally:
-            for one in self._running:
-                one.following.stop()
-            engine.close()
+            with ExitStack() as ending:  # each is stopped, whatever becomes of another
+                ending.callback(engine.close)
+                for one in self._running:
+                    ending.callback(one.following.stop)
         result = assemble(self._store.study(self._study), self._store.cells(self._study))
         failed = any(cell.state == "failed" for cell in self._store.cells(self._study))
         missed = any(getattr(j.candidate, "stopped_by", "") == "canary" for j in result.judged)
@@ -126,7 +133,16 @@ class _Driver:
     def _do_all(self, engine: Engine) -> None:
         """Keep every place of the engine busy until nothing is left that can be done."""
         self._begin(engine)
-        while self._running:
+        since = time.monotonic()
+        while self._running or next_task(self._spec, self._book()) is not None:
+            if self._running:
+                since = time.monotonic()
+            elif time.monotonic() - since > _NO_PLACE_S:
+                raise EngineError(f"nothing has taken what is left for {_NO_PLACE_S:.0f} s")
+            else:
+                self._stop_if_asked()
+                time.sleep(TICK_S)
+                self._begin(engine)
             for one in tuple(self._running):
                 told = one.listening.told
                 why = one.following.step(TICK_S / len(self._running))
@@ -147,8 +163,8 @@ class _Driver:
             canary = self._canary_of(task) if task.phases[0] == "canary" else None
             if canary is not None:
                 self._take_over(task, canary)
-            else:
-                self._running.append(self._started(engine, task))
+            elif not self._start(engine, task):
+                return
 
     def conclude(self, status: Status, why: str | None = None) -> None:
         """Write down how the study ended; `why` is said in the place of what it found."""
@@ -161,7 +177,8 @@ class _Driver:
     def _book(self) -> Book:
         return Book.of(self._store.cells(self._study))
 
-    def _started(self, engine: Engine, task: Task) -> _Running:
+    def _start(self, engine: Engine, task: Task) -> bool:
+        """Begin a task; whether there was a place for it."""
         worker = engine.start(
             Assignment(
                 spec=self._spec,
@@ -180,8 +197,12 @@ class _Driver:
                 canary=task.canary,
             )
         )
+        if worker is None:
+            return False
         listening = _Listening(self, task)
-        return _Running(task, Following(worker, listening.hear, self._spec.silence_s), listening)
+        following = Following(worker, listening.hear, self._spec.silence_s)
+        self._running.append(_Running(task, following, listening))
+        return True
 
     def _canary_of(self, task: Task) -> Canary | None:
         return self._book().canary_of(task.canary) if task.canary else None
@@ -222,6 +243,7 @@ class _Listening:
             self._store.begin_cell(self._study, *key)
             self._begun = phase
         elif kind == "done":
+            read_record(phase, said["payload"])  # what cannot be read again is not kept
             self._store.finish_cell(self._study, *key, said["payload"])
             self._left.remove(phase)
             self.told += 1
@@ -229,10 +251,20 @@ class _Listening:
             self._store.fail_cell(self._study, *key, said["reason"])
             self._left.clear()
         elif kind == "environment":
-            self._store.set_environment(self._study, said["data"] | self._elsewhere)
-        else:
+            self._environment(said["data"])
+        elif kind in ("pair", "progress", "placed"):
             self._store.add_event(self._study, kind, key, **said)
+        else:
+            raise Garbled(f"the worker said something unknown: {str(kind)[:80]!r}")
         self._tell(kind, key, said)
+
+    def _environment(self, here: dict[str, Any]) -> None:
+        """What this reference was measured on must be what another one was that ran beside it."""
+        try:
+            check_same_environment(self._store.study(self._study).environment, here)
+        except RuntimeError as error:
+            raise Garbled(str(error)) from None
+        self._store.set_environment(self._study, here | self._elsewhere)
 
     def end(self, why: str) -> None:
         """The worker has ended; the phase it owed is a failure."""

@@ -47,8 +47,8 @@ class Engine(Protocol):
     def places(self) -> int:
         """How many tasks may run at once without disturbing each other's measurements."""
 
-    def start(self, assignment: Assignment) -> Worker:
-        """Begin a task; its lines arrive through the worker."""
+    def start(self, assignment: Assignment) -> Worker | None:
+        """Begin a task; its lines arrive through the worker. None where no place is free after all."""
 
     def close(self) -> None:
         """Let go of what was opened; no worker is running."""

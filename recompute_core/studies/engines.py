@@ -5,7 +5,7 @@ import socket
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import InputError
+from ..errors import EngineError, InputError
 from ..spec import StudySpec
 from .engine import Engine
 from .local_engine import LocalEngine
@@ -21,10 +21,13 @@ _PATIENCE_S = 3.0
 
 
 def engine_for(spec: StudySpec, log: Path) -> Engine:
-    """What a study's cells are started with; raises InputError or EngineError where it cannot be."""
+    """What a study's cells are started with; raises EngineError where it cannot be had."""
     if spec.engine == "local":
         return LocalEngine(log)
-    address = check_engine(spec)
+    try:
+        address = check_engine(spec)
+    except InputError as error:
+        raise EngineError(str(error)) from None
     os.environ.update(_FOR_RAY)  # it reads them as it is imported
     from .ray_engine import RayEngine
 

@@ -8,11 +8,23 @@ same cells, so resuming needs no rule of its own.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from ..plans.anatomy import anatomy_of
 from ..plans.names import regions_of, touched_blocks
-from ..results import Canary, Legality, Noise, ParityPassed, Record, Reference
+from ..results import (
+    Canary,
+    Legality,
+    Memory,
+    Noise,
+    Parity,
+    ParityPassed,
+    Record,
+    Reference,
+    Timing,
+)
 from ..settings import shape_key
 from ..spec import StudySpec
 from .store import Cell, Phase
@@ -102,6 +114,22 @@ class Book:
         if key not in self._records:
             self._records[key] = kind.model_validate(cell.payload)
         return self._records[key]  # type: ignore[return-value]
+
+
+_RECORDS: dict[Phase, TypeAdapter[Record]] = {
+    "reference": TypeAdapter(Reference),
+    "noise": TypeAdapter(Noise),
+    "legality": TypeAdapter(Legality),
+    "canary": TypeAdapter(Canary),
+    "parity": TypeAdapter(Parity),
+    "memory": TypeAdapter(Memory),
+    "time": TypeAdapter(Timing),
+}
+
+
+def read_record(phase: Phase, payload: Any) -> Record:
+    """A phase's record; raises ValueError where it is none."""
+    return _RECORDS[phase].validate_python(payload)
 
 
 def block_names(spec: StudySpec, plan: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import InputError, StoreError
 from ..spec import StudySpec
 from .admission import admit
+from .engines import check_engine
 from .locks import Lock
 from .looking import check_registered
 from .store import Store
@@ -28,6 +29,7 @@ def resume(store: Store, study: str) -> None:
     if row.status == "done":
         raise InputError(f"study {study} is done; there is nothing to resume")
     check_registered(row.spec)
+    check_engine(row.spec)
     lock = store.claim(study)
     try:
         store.ask_cancel(study, False)

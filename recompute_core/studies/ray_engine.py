@@ -30,11 +30,12 @@ from ray.exceptions import (
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from ..errors import EngineError
+from ..errors import EngineError, StoreError
 from ..spec import Device
 from ..words import count
 from ..workloads.registered import VARIABLE
 from . import ray_node
+from .engine import Garbled
 from .engines import answers
 from .worker import Assignment
 
@@ -81,12 +82,14 @@ class RayEngine:
             return sum(node.gpus // self._gpus for node in self._cluster.nodes())
         return len(self._whole_nodes())
 
-    def start(self, assignment: Assignment) -> "RayWorker":
-        """Begin a task; its lines arrive through the worker."""
+    def start(self, assignment: Assignment) -> "RayWorker | None":
+        """Begin a task; its lines arrive through the worker. None where the free node is gone."""
         options: dict[str, Any] = {"num_gpus": self._gpus, "num_cpus": self._share()}
         node = None
         if not self._with_gpu:
             node = self._free_node()
+            if node is None:
+                return None
             alone = NodeAffinitySchedulingStrategy(node.id, soft=False)
             options = {"num_cpus": node.cpus, "scheduling_strategy": alone}
         remote = ray.remote(max_calls=1, max_retries=0, num_returns="streaming", **options)(ray_node.do)
@@ -116,12 +119,9 @@ class RayEngine:
         nodes = self._cluster.nodes()
         return max(1, min((n.cpus * self._gpus // n.gpus for n in nodes if n.gpus), default=1))
 
-    def _free_node(self) -> _Node:
+    def _free_node(self) -> _Node | None:
         taken = {one.node.id for one in self._workers if one.node is not None and not one.over}
-        free = next((node for node in self._whole_nodes() if node.id not in taken), None)
-        if free is None:
-            raise EngineError(f"the Ray cluster at {self._address} has lost the node that was free")
-        return free
+        return next((node for node in self._whole_nodes() if node.id not in taken), None)
 
     def _whole_nodes(self) -> list[_Node]:
         """Nodes that take a cell each; not one whose task has just crashed, which may be dead."""
@@ -151,6 +151,7 @@ class RayWorker:
         self._said = said
         self._phase = task.phases[0]
         self._paths = {path.name: path for path in task.writes}
+        self._begun: set[str] = set()
         self._log = log
         self._cluster = cluster
         self._why = "the Ray task ended without a word"
@@ -177,12 +178,29 @@ class RayWorker:
             if kind == "line":
                 yield data
             elif kind == "file":
-                _put(self._paths[name], data)
+                self._put(name, data)
             elif kind == "log":
                 with self._log.open("ab") as log:
                     log.write(data)
             else:
                 self._why = name
+
+    def _put(self, name: str, part: bytes) -> None:
+        """Add a part to a file that appears once it is whole, which an empty part says."""
+        if name not in self._paths:
+            raise Garbled(f"the node sent a file that was not asked for: {name[:80]!r}")
+        path = self._paths[name]
+        partial = path.with_name(f"{path.name}.partial")
+        try:
+            with partial.open("ab" if name in self._begun else "wb") as file:
+                file.write(part)
+            self._begun.add(name)
+            if not part:
+                self._begun.remove(name)
+                partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise StoreError(f"{path}: {error.strerror}") from None
 
     def end(self) -> str:
         """Wait until the task is gone; returns why it ended, in words."""
@@ -268,16 +286,6 @@ class _Cluster:
         elif self._asked - self._answered > _LOST_S:
             raise EngineError(f"the Ray cluster at {self._address} no longer answers")
         return not silent
-
-
-def _put(path: Path, part: bytes) -> None:
-    """Add a part to a file that appears once it is whole, which an empty part says."""
-    partial = path.with_suffix(".partial")
-    if not part:
-        partial.replace(path)
-        return
-    with partial.open("ab") as file:
-        file.write(part)
 
 
 @contextmanager

@@ -54,7 +54,7 @@ def do(
         writes = [path for path in task.writes if not path.exists()]
         with (folder / "worker.log").open("w+b") as log:
             worker = subprocess.Popen(
-                [sys.executable, "-m", "recompute_core.studies.worker_command"],
+                [sys.executable, "-m", "recompute_core.studies.worker_command", place],
                 env=_environment(factories),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

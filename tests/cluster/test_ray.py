@@ -120,7 +120,7 @@ def test_the_quick_study_is_the_same_on_a_cluster(two: Nodes, store: Store, tmp_
     local, ray = (json.loads(file.read_text()) for file in files.values())
     assert costs(ray) == costs(local)
     assert (ray["verdict"], local["verdict"]) == ("adopt", "adopt")
-    assert ray["environment"] == local["environment"]
+    assert ray["environment"] == local["environment"] | {"engine": "ray"}
     assert ray["spec"] == local["spec"] | {"engine": "ray"}
     of_ray, of_local = (store.folder(one["study_id"]) for one in (ray, local))
     assert {path.name for path in of_ray.iterdir()} == {path.name for path in of_local.iterdir()}

@@ -74,3 +74,22 @@ def babbles(assignment: str, pipe: Connection, log: str, *rest: str | None) -> N
 
 def dies_at_once(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
     os._exit(7)
+
+
+def says_another_environment_at_32(
+    assignment: str, pipe: Connection, log: str, *rest: str | None
+) -> None:
+    honest, describe = worker._do, worker.describe_environment
+
+    def do(phase: Any, task: Any, *more: Any) -> Any:
+        if task.shape["seq_len"] == 32:
+            worker.describe_environment = lambda *of: describe(*of) | {"torch": "another"}
+        return honest(phase, task, *more)
+
+    worker._do = do
+    local_engine._child(assignment, pipe, log, *rest)
+
+
+def says_a_record_that_is_none(assignment: str, pipe: Connection, log: str, *rest: str | None) -> None:
+    os.write(pipe.fileno(), b'{"kind": "start", "phase": "reference"}\n')
+    os.write(pipe.fileno(), b'{"kind": "done", "phase": "reference", "payload": {"loss": 1}}\n')

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from multiprocessing import util
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ import psutil
 import pytest
 from PIL import Image
 
-from recompute_core.errors import Cancelled, InputError
+from recompute_core.errors import Cancelled, EngineError, InputError
 from recompute_core.results import Measured, Proven, Refused, RngUsed, StudyResult
 from recompute_core.spec import Region, StudySpec, parse_spec
-from recompute_core.studies import launch, local_engine
+from recompute_core.studies import driver, launch, local_engine
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.driver import drive
 from recompute_core.studies.flow import CellKey
@@ -509,6 +510,81 @@ def test_a_killed_driver_loses_no_finished_cell(store: Store) -> None:
     assert {key: after[key] for key in kept} == kept  # started_at and seconds included
     assert len(after) == len(store.cells(study)) == 16
     assert eventually(lambda: not drivers_of(study), 10)
+
+
+# --- several places -------------------------------------------------------------------------------
+
+
+class _Two(local_engine.LocalEngine):
+    """This machine as if it had two places."""
+
+    places = 2
+
+
+def test_with_two_places_what_waits_for_nothing_is_done_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = [{"seq_len": 16}, {"seq_len": 32}]
+    _, one_by_one = run(store, tiny(shapes=shapes))
+    monkeypatch.setattr(driver, "engine_for", lambda spec, log: _Two(log))
+    study, at_once = run(store, tiny(shapes=shapes))
+    began = [event for event in store.events(study) if event.kind in ("start", "done")]
+    beside = [
+        (a.shape_key, b.shape_key)
+        for a, b in pairwise(began)
+        if a.kind == b.kind == "start" and (a.shape_key, a.plan) != (b.shape_key, b.plan)
+    ]
+    assert beside, "no two were begun before one had ended"
+    assert len(done(store, study)) == 24
+    assert (at_once.verdict, one_by_one.verdict) == ("adopt", "adopt")
+    assert _exact(at_once) == _exact(one_by_one)
+
+
+def _exact(result: StudyResult) -> list[Any]:
+    """What does not depend on time."""
+    found = [judged.candidate for judged in result.judged]
+    assert all(isinstance(one, Measured) for one in found)
+    return [(one.plan, one.shape_key, one.parity, one.memory.ratio, one.flops) for one in found]  # type: ignore[union-attr]
+
+
+def test_cells_of_one_study_are_of_one_environment(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two references that begin at once have nothing to be compared with but each other."""
+    monkeypatch.setattr(driver, "engine_for", lambda spec, log: _Two(log))
+    monkeypatch.setattr(local_engine, "_child", saboteurs.says_another_environment_at_32)
+    study, _ = run(store, tiny(shapes=[{"seq_len": 16}, {"seq_len": 32}]))
+    failed = [cell for cell in store.cells(study) if cell.state == "failed"]
+    assert [(cell.phase, cell.plan) for cell in failed] == [("reference", "none")]
+    assert failed[0].reason is not None
+    assert failed[0].reason.startswith("this study began with torch ")
+    assert store.study(study).status == "incomplete"
+
+
+class _None(local_engine.LocalEngine):
+    """A cluster whose nodes are all gone."""
+
+    places = 0
+
+
+def test_a_study_that_nothing_takes_is_not_done(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "engine_for", lambda spec, log: _None(log))
+    monkeypatch.setattr(driver, "_NO_PLACE_S", 0.5)
+    study = store.create(tiny())
+    with pytest.raises(EngineError, match="nothing has taken what is left for 0 s"):
+        drive(store, study)
+    assert (store.study(study).status, store.cells(study)) == ("incomplete", [])
+    monkeypatch.undo()
+
+
+def test_a_record_that_cannot_be_read_again_is_a_failed_cell(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_engine, "_child", saboteurs.says_a_record_that_is_none)
+    study, _ = run(store, tiny(plans=["every-block"]))
+    (cell,) = store.cells(study)
+    assert (cell.phase, cell.state) == ("reference", "failed")
+    assert "something unreadable" in (cell.reason or "")
 
 
 DRIVE = """
