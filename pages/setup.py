@@ -82,6 +82,8 @@ def _strip(spec: StudySpec) -> None:
             ("Duration, estimated", f"about {duration(expected.seconds)}"),
             ("Memory, estimated", f"about {megabytes(expected.peak_bytes)} at most"),
         ]
+    else:
+        known.append(("Duration and memory", expected.basis))
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(markup.facts(known))
         pressed = st.button(

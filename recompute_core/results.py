@@ -107,16 +107,25 @@ class Fingerprint(Record):
     """Largest absolute value; None as above."""
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
 class CompiledUpdate(Record):
     """What one compiled update runs, by the graphs that AOTAutograd handed to the backend. Ops are those
     that compute: views are left out."""
 
-    forward_ops: int
-    backward_ops: int
-    replayed_ops: int
+    forward_ops: Count
+    backward_ops: Count
+    replayed_ops: Count
     """Ops of forward that run again in backward; the compiler chooses some for plain too."""
-    recomputed_ops: dict[str, int] = {}
+    recomputed_ops: dict[str, Count] = {}
     """By FQN of a block: its ops that run again because a plan has them recomputed."""
+
+    @model_validator(mode="after")
+    def _replayed_in_backward(self) -> Self:
+        if self.replayed_ops > self.backward_ops:
+            raise ValueError("more ops run again in backward than there are")
+        return self
 
 
 class Reference(Record):

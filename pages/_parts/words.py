@@ -182,11 +182,12 @@ def device_line(environment: dict[str, object]) -> str:
     """`CPU AMD EPYC, 2 threads, torch 2.13.0+cpu`."""
     if not environment:
         return "device not known yet"
-    threads = environment.get("threads")
+    threads, ranks = environment.get("threads"), environment.get("ranks")
     parts = [
         f"{str(environment.get('device', '')).upper()} {environment.get('device_name', '')}".strip(),
         count(threads, "thread") if isinstance(threads, int) else "",
         f"torch {environment['torch']}" if "torch" in environment else "",
+        f"{count(ranks, 'rank')} ({environment.get('ranks_kind')})" if isinstance(ranks, int) else "",
         "on a Ray cluster" if environment.get("engine") == "ray" else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -39,6 +39,7 @@ def check_agreement(found: Found) -> None:
 
 
 def _odd(found: Found) -> Iterator[str]:
+    yield from _environment(found)
     for shape in found.shapes:
         yield from (f"{shape}: {what}" for what in _at(found, shape))
     if len({one.run_id for one in found.reinvested}) != len(found.reinvested):
@@ -205,5 +206,26 @@ def _worst_rank(plan: str, memory: Memory, over: Ranks | None) -> Iterator[str]:
     """What counts is the rank with the highest peak."""
     if tuple(one.rank for one in memory.ranks) != tuple(range(over.count if over else 0)):
         yield f"the memory of {quoted(plan)} is of other ranks than the study has"
-    elif memory.ranks and memory.peak_bytes != max(one.peak_bytes or 0 for one in memory.ranks):
-        yield f"the peak of {quoted(plan)} is not that of the rank with the highest"
+        return
+    peaks = [one.peak_bytes for one in memory.ranks if one.peak_bytes is not None]
+    if memory.ranks and len(peaks) != (0 if memory.peak_bytes is None else len(memory.ranks)):
+        yield f"the peak of {quoted(plan)} is of some ranks alone"
+    if any(one.peak_bytes is not None and one.peak_bytes < one.state_bytes for one in memory.ranks):
+        yield f"a rank's peak of {quoted(plan)} is below what it holds all the time"
+    said = (memory.peak_bytes, memory.saved_bytes, memory.state_bytes)
+    of_ranks = [(one.peak_bytes, one.saved_bytes, one.state_bytes) for one in memory.ranks]
+    if of_ranks and (said not in of_ranks or memory.peak_bytes != max(peaks, default=None)):
+        yield f"the memory of {quoted(plan)} is not that of the rank with the highest peak"
+
+
+def _environment(found: Found) -> Iterator[str]:
+    """Where a study ran is where its specification has it run."""
+    spec, here = found.row.spec, found.row.environment
+    if not here:
+        return
+    if here.get("engine", "local") != spec.engine:
+        yield "environment: it is of another engine than the specification asks for"
+    ranks = spec.ranks and (spec.ranks.kind, spec.ranks.count)
+    told = (here.get("ranks_kind"), here.get("ranks"))
+    if told != (ranks or (None, None)):
+        yield "environment: it is of other ranks than the specification asks for"

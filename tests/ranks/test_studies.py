@@ -1,6 +1,7 @@
 """Whole studies over two ranks: what they find, and what each rank measured of itself."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,21 @@ def test_a_study_under_ddp_and_its_report(ddp: tuple[Store, str, StudyResult], m
     assert one_less != cells
     with pytest.raises(Untrusted, match="other ranks than the study has"):
         release({**evidence, "cells.json": one_less}, ANN)
+    for changes, says in (
+        ({"saved_bytes": 7}, "not that of the rank with the highest peak"),
+        ({"peak_bytes": None}, "is of some ranks alone"),
+        ({"peak_bytes": 3}, "below what it holds all the time"),
+    ):
+        edited = json.loads(cells)
+        for cell in edited:
+            for rank in cell["payload"]["ranks"] if cell["phase"] == "memory" else ():
+                rank |= changes
+        with pytest.raises(Untrusted, match=says):
+            release({**evidence, "cells.json": json.dumps(edited).encode()}, ANN)
+    elsewhere = json.loads(evidence["study.json"])
+    elsewhere["environment"]["ranks"] = 64
+    with pytest.raises(Untrusted, match="of other ranks than the specification asks for"):
+        release({**evidence, "study.json": json.dumps(elsewhere).encode()}, ANN)
 
 
 @pytest.fixture

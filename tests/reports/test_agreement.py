@@ -5,10 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from recompute_core.reports.evidence import CELLS, STUDY, timeline_name
 from recompute_core.reports.predicate import derive
 from recompute_core.reports.refusal import Untrusted
+from recompute_core.results import CompiledUpdate
 from tests.pages import studies
 from tests.reports.decisions import edited, evidence, evidence_from
 
@@ -107,6 +109,22 @@ def test_a_block_that_the_plan_does_not_name_is_called_as_in_plain() -> None:
     files = evidence_from(studies.filled, "every-2nd-block")
     with pytest.raises(Untrusted, match="was called 2 times under the plan, 1 times in plain"):
         derive(edited(CELLS, _calls(blocks_1=2), files))
+
+
+@pytest.mark.parametrize("told", [{"engine": "ray"}, {"ranks": 2, "ranks_kind": "ddp"}])
+def test_an_environment_is_of_what_was_asked_for(told: dict[str, Any]) -> None:
+    def elsewhere(study: dict[str, Any]) -> None:
+        study["environment"] |= told
+
+    with pytest.raises(Untrusted, match="than the specification asks for"):
+        derive(edited(STUDY, elsewhere))
+
+
+def test_graphs_have_no_fewer_ops_than_none() -> None:
+    assert CompiledUpdate(forward_ops=3, backward_ops=5, replayed_ops=5).replayed_ops == 5
+    for wrong in ({"forward_ops": -1}, {"replayed_ops": 6}, {"recomputed_ops": {"blocks.0": -1}}):
+        with pytest.raises(ValidationError):
+            CompiledUpdate(**{"forward_ops": 3, "backward_ops": 5, "replayed_ops": 5, **wrong})
 
 
 def test_a_timeline_reaches_the_peak() -> None:
