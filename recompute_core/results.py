@@ -515,7 +515,8 @@ class Memory(Record):
     """Peak of each measured update, above the state."""
     peak_reserved_bytes: Bytes | None = None
     process_peak_bytes: Bytes | None = None
-    """Largest resident set of the measuring process; on CUDA its memory on the device."""
+    """Largest resident set of the measuring process; on CUDA what it held on the device after its
+    updates, which is no peak."""
     process_peak_source: str = "largest resident set of the measuring process, from the kernel"
     """Who counted that."""
     peak_at: PeakAt | None = None

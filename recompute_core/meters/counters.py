@@ -14,10 +14,13 @@ from . import nvml
 
 UNTRIED = ("xpu", "mps")
 """Kinds of device that this project has never run on."""
-_SHARE = "the measuring process's memory on the device after the updates, by the driver's count (NVML)"
+_SHARE = (
+    "what the measuring process held on the device once its updates had ended, no peak, "
+    "by the driver's count (NVML)"
+)
 
 
-def counted(run: Callable[[], object], device: torch.device, updates: int = 3) -> dict[str, Any]:
+def counted(run: Callable[[], object], device: torch.device) -> dict[str, Any]:
     """Three updates after a warm one, peak counters reset before each.
 
     What making the model and its state has left in the allocator's cache is given back before, or it
@@ -27,7 +30,7 @@ def counted(run: Callable[[], object], device: torch.device, updates: int = 3) -
     synchronize(device)
     torch.accelerator.empty_cache()
     samples, reserved = [], 0
-    for number in range(updates + 1):
+    for number in range(1 + 3):  # a warm one, and three that count
         synchronize(device)
         torch.accelerator.reset_peak_memory_stats(device)
         before = torch.accelerator.memory_allocated(device)
@@ -48,8 +51,8 @@ def counted(run: Callable[[], object], device: torch.device, updates: int = 3) -
 def process_share(device: torch.device) -> dict[str, Any]:
     """The memory that this process holds on a CUDA device, by the driver's count, or why it is not told.
 
-    The allocator gives nothing back while it can serve from what it has, so that what is held after the
-    updates is the most that was held.
+    Asked once, after the updates, so no peak: the allocator keeps what it has been given, except that it
+    returns what it has cached, and tries again, where the device has no more to give.
     """
     try:
         if device.type != "cuda":

@@ -69,6 +69,7 @@ def test_an_update_on_a_device_has_counters_and_a_timeline(
     assert found.peak_reserved_bytes == 9_000_000
     assert found.process_peak_bytes == 5
     assert "NVML" in found.process_peak_source
+    assert "no peak" in found.process_peak_source, "it was asked after the updates"
     assert found.not_measured == {}
     assert found.peak_at == PeakAt(phase="backward", module="blocks.1", replaying=True)
     assert found.timeline is not None
@@ -142,10 +143,10 @@ def test_the_share_of_another_kind_of_device_is_not_told() -> None:
 
 
 def test_a_device_never_tried_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    Cuda(1, 1, 1).install(monkeypatch)
+    Cuda(*6 * [1]).install(monkeypatch)
     found = counters.counted(lambda: None, torch.device("xpu", 0))
     assert found["source"].endswith("(never tried on such a device)")
-    assert "never" not in counters.counted(lambda: None, DEVICE, updates=0)["source"]
+    assert "never" not in counters.counted(lambda: None, DEVICE)["source"]
 
 
 # --- the timeline ---------------------------------------------------------------------------------

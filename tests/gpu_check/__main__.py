@@ -83,12 +83,13 @@ def _all_parts(out: Path, dry: bool) -> dict[str, Any]:
     began, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     rows: list[dict[str, Any]] = []
     whole: dict[str, Any] = {}
+    patience = (DRY if dry else GPU).patience
     home = Path(tempfile.mkdtemp(prefix="gpu-check-"))
     try:
         for number, part in enumerate(PARTS):
-            left = WHOLE_S - (time.monotonic() - began)
+            left = patience * WHOLE_S - (time.monotonic() - began)
             print(f"[{number + 1}/{len(PARTS)}] {part.title}", file=sys.stderr, flush=True)
-            rows.append(_one_part(part, home, dry, min(part.box_s, left)))
+            rows.append(_one_part(part, home, dry, min(patience * part.box_s, left)))
             whole = _result(rows, started, time.monotonic() - began, dry)
             write_whole(out / JSON, json.dumps(whole, indent=1, allow_nan=False) + "\n")
             write_whole(out / MARKDOWN, markdown(whole))

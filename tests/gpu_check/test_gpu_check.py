@@ -1,8 +1,10 @@
 """The check that a GPU is tried with, run dry to its end, and what becomes of a part that fails."""
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -132,17 +134,48 @@ def test_the_markdown_holds_what_the_json_does(out: Path, whole: dict[str, Any])
 # --- parts that fail ------------------------------------------------------------------------------
 
 
-def test_a_part_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+def test_a_part_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep = tmp_path / "asleep"
+    asleep.write_text("#!/bin/sh\nexec sleep infinity\n")
+    asleep.chmod(0o700)
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def start(*asked: Any, **named: Any) -> Any:
+        started.append(popen(*asked, **named))
+        return started[-1]
+
+    monkeypatch.setattr(sys, "executable", str(asleep))
+    monkeypatch.setattr(subprocess, "Popen", start)
+    (tmp_path / "frontier.json").write_text(json.dumps({"found": {"points": [1]}, "reason": None}))
     row = check._one_part(Part("frontier", "a title", 5), tmp_path, True, 5.2)
     assert (row["state"], row["reason"]) == (
         "failed",
         "not finished after 5 s; what it had found is kept",
     )
+    assert row["found"] == {"points": [1]}
+    assert [one.returncode for one in started] == [-signal.SIGKILL]
 
 
 def test_a_part_whose_process_dies(tmp_path: Path) -> None:
     row = check._one_part(Part("no such part", "a title", 60), tmp_path, True, 60)
     assert (row["state"], row["reason"], row["found"]) == ("failed", "its process ended with code 2", {})
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_only_a_dry_run_has_wide_boxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dry: bool
+) -> None:
+    boxes: list[float] = []
+
+    def one_part(part: Part, home: Path, dry: bool, box_s: float) -> dict[str, Any]:
+        boxes.append(box_s)
+        row = {"name": part.name, "title": part.title, "seconds": 1, "found": {}}
+        return row | {"state": "failed", "reason": "not tried"}
+
+    monkeypatch.setattr(check, "_one_part", one_part)
+    check._all_parts(tmp_path, dry)
+    assert boxes[:-1] == [part.box_s * (10 if dry else 1) for part in PARTS[:-1]]
 
 
 def test_a_part_without_time_is_not_begun(tmp_path: Path) -> None:
@@ -151,12 +184,29 @@ def test_a_part_without_time_is_not_begun(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_study_that_runs_out_of_time_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_study_that_runs_out_of_time_keeps_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is over when its first canary begins."""
     said: list[str] = []
-    place = Place(DRY, tmp_path, 1.0, lambda found: None, said.append)
-    store, result = studies._run(place, parse_spec({**DRY.sweep, "device": "cpu"}), 1.0)
+    timers: list[threading.Timer] = []
+
+    class NotByTheClock(threading.Timer):
+        def start(self) -> None:
+            timers.append(self)
+
+    def say(line: str) -> None:
+        said.append(line)
+        if line.endswith(" canary"):
+            timers[0].function(*timers[0].args)
+
+    monkeypatch.setattr(studies, "Timer", NotByTheClock)
+    place = Place(DRY, tmp_path, 60, lambda found: None, say)
+    store, result = studies._run(place, parse_spec({**DRY.sweep, "device": "cpu"}), 60)
     assert result.status == "cancelled"
-    assert len(store.cells(result.study_id)) < 15
+    done = [cell.phase for cell in store.cells(result.study_id) if cell.state == "done"]
+    assert done[:3] == ["reference", "noise", "legality"]
+    assert "time" not in done
     assert said[-1] == "out of time; what was finished is kept"
     assert studies._trouble(result) == "the study is cancelled"
 

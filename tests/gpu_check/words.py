@@ -79,8 +79,8 @@ def _over_lengths(found: dict[str, Any]) -> list[str]:
         for side, name in (("plain", "plain"), ("candidate", "every block"))
     ]
     lines = _table(
-        ("shape", "plan", "saved", "by the CPU's kernels", "peak", "reserved", "process", "peak sits in",
-         "timeline"),
+        ("shape", "plan", "saved", "by the CPU's kernels", "peak", "reserved",
+         "process, after the updates", "peak sits in", "timeline"),
         (
             (
                 shape, name, _mb(one["saved_bytes"]), _mb(one["cpu_saved_bytes"]),
