@@ -19,7 +19,7 @@ from recompute_core.studies.assemble import gap_words
 from recompute_core.studies.worker import reason_of
 from recompute_core.workloads.job import Job
 from tests.compiled.toys import parity_of, spec_of, wide
-from tests.core.toys import BATCH, WIDTH, each, mlps, small_gpt, tower
+from tests.core.toys import BATCH, WIDTH, Mlp, each, mlps, small_gpt, tower
 
 PRODUCT = 2 * BATCH * WIDTH * WIDTH
 """FLOPs of one linear layer's product."""
@@ -77,6 +77,31 @@ def test_every_kind_of_region_is_found_in_the_graph(backend: str, name: str) -> 
     assert found.compiled is not None
     named = {module[: len("blocks.0")] for region in PLANS[name] for module in region.modules}
     assert found.compiled.recomputed_ops.keys() == named
+
+
+class Remembering(nn.Linear):
+    """Remembers what came out of it, and gives more of it each time."""
+
+    def __init__(self) -> None:
+        super().__init__(WIDTH, WIDTH)
+        self.seen = torch.zeros(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = super().forward(x) + self.seen
+        with torch.no_grad():
+            self.seen = self.seen + out.mean(0)
+        return out
+
+
+def test_a_model_that_remembers_its_updates_comes_back_as_far_as_compiled_plain_does() -> None:
+    def build() -> Job:
+        torch.manual_seed(0)
+        return tower(Mlp(), Remembering())
+
+    _, found = parity_of(build, spec_of(), each("blocks.0"))
+    assert found.passed
+    assert found.rollback is not None
+    assert (found.rollback.bitwise, found.rollback.left, found.rollback.replayed) == (True, (), ())
 
 
 # --- what must not pass ---------------------------------------------------------------------------
