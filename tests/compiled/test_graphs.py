@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError
+from torch._inductor.exc import CppCompileError, InductorError
 
 from recompute_core.checks.parity import check_canary, check_noise, plain_update
 from recompute_core.checks.snapshot import fixed_update
@@ -175,6 +177,36 @@ def test_a_graph_break_is_refused_in_one_line() -> None:
         plain_update(tower(Breaking(WIDTH, WIDTH)), spec_of())
     assert reason_of(raised.value).startswith("the model does not compile as one graph: ")
     assert "\n" not in reason_of(raised.value)
+
+
+OUT_OF_MEMORY = torch.OutOfMemoryError(
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which "
+    "1.00 GiB is free."
+)
+KILLED = "In file included from cpp_prefix.h\ng++: fatal error: Killed signal terminated program cc1plus"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            BackendCompilerFailed("aot_eager", OUT_OF_MEMORY, None),
+            "out of memory: 2.00 GiB asked for, 1.00 GiB of 8.00 GiB free",
+        ),
+        (
+            InductorError(CppCompileError(["g++", "-O3"], KILLED), None),
+            "the compiler failed: CppCompileError: C++ compile error: g++: fatal error: Killed signal "
+            "terminated program cc1plus",
+        ),
+        (
+            BackendCompilerFailed("x", InductorError(ValueError("no such kernel\nat all"), None), None),
+            "the compiler failed: ValueError: no such kernel",
+        ),
+        (InternalTorchDynamoError("lost\nits way"), "InternalTorchDynamoError: lost"),
+    ],
+)
+def test_what_the_compiler_came_to_grief_over_is_no_graph_break(error: Exception, reason: str) -> None:
+    assert reason_of(error) == reason
 
 
 # --- budgets --------------------------------------------------------------------------------------
