@@ -177,7 +177,8 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     if spec.compile is not None:
         from ..compiled.process import prepare_compiler
 
-        here |= prepare_compiler(spec.compile.backend, task.home)
+        is_first = phase == "reference"
+        here |= prepare_compiler(spec.compile.backend, task.home, device.type, trim=is_first)
     check_same_environment(task.environment, here)
     if device.type != "cpu" and phase in ("reference", "noise", "canary", "parity"):
         repeat_itself()  # costs are measured with what the machine is set to
