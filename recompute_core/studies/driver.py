@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..compiled.cache import keep_small
 from ..errors import Cancelled, EngineError, InputError, StoreError
 from ..plans.names import budget_of, regions_of
 from ..results import Canary
@@ -91,8 +90,6 @@ class _Driver:
         self._listen = listener
         self._spec = store.study(study).spec
         self._running: list[_Running] = []
-        if self._spec.compile is not None:
-            keep_small(store.home)
         store.forget_unfinished(study)
         for cell in store.cells(study):
             if cell.phase == "reference" and not self._reference(cell.shape_key).exists():

@@ -177,7 +177,8 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
     if spec.compile is not None:
         from ..compiled.process import prepare_compiler
 
-        here |= prepare_compiler(spec.compile.backend, task.home)
+        is_first = phase == "reference"
+        here |= prepare_compiler(spec.compile.backend, task.home, device.type, trim=is_first)
     check_same_environment(task.environment, here)
     if device.type != "cpu" and phase in ("reference", "noise", "canary", "parity"):
         repeat_itself()  # costs are measured with what the machine is set to
@@ -336,8 +337,29 @@ def reason_of(error: BaseException) -> str:
     """Why a task failed, in one line."""
     from ..workloads.device import first_line, is_out_of_memory, one_line, out_of_memory_words
 
-    if is_out_of_memory(error):
-        return out_of_memory_words(str(error))
-    if type(error).__module__.startswith("torch._dynamo."):
-        return f"the model does not compile as one graph: {first_line(str(error))}"
-    return one_line(error)
+    cause = _beneath_compiler(error)
+    if is_out_of_memory(cause):
+        return out_of_memory_words(str(cause))
+    if type(cause).__module__.startswith("torch._dynamo."):
+        from torch._dynamo.exc import Unsupported
+
+        if isinstance(cause, Unsupported):
+            return f"the model does not compile as one graph: {first_line(str(cause))}"
+    words = one_line(cause)
+    if type(cause).__module__ == "torch._inductor.exc":
+        words += _said_by_cxx(getattr(cause, "output", ""))
+    return words if cause is error else f"the compiler failed: {words}"
+
+
+def _beneath_compiler(error: BaseException) -> BaseException:
+    """What went wrong while a graph was compiled, which the compiler wraps in errors of its own."""
+    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
+        error = inner
+    return error
+
+
+def _said_by_cxx(output: str) -> str:
+    """The first error among what the C++ compiler said; else its first line."""
+    lines = output.strip().splitlines()[:1000]
+    said = next((line for line in lines if "error" in line.lower()), "".join(lines[:1]))
+    return f": {said.strip()[:300]}" if said else ""

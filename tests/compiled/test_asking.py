@@ -1,11 +1,14 @@
 """What a compiled study may be asked for, and what is refused in one line."""
 
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from recompute_core.compiled.cache import cache_folder, keep_small
+from recompute_core.compiled.cache import cache_folder, check_compiler, kernel_makers, use_folder
 from recompute_core.errors import InputError
 from recompute_core.estimating import estimate
 from recompute_core.exporting import export
@@ -101,8 +104,43 @@ def test_kernels_do_not_grow_without_bounds(tmp_path: Path) -> None:
     kernel = cache_folder(tmp_path) / "ab" / "kernel.so"
     kernel.parent.mkdir(parents=True)
     kernel.write_bytes(b"x" * 100)
-    keep_small(tmp_path, largest_bytes=100)
+    use_folder(tmp_path, trim=True, largest_bytes=100)
+    use_folder(tmp_path, trim=False, largest_bytes=99)
     assert kernel.exists()
-    keep_small(tmp_path, largest_bytes=99)
+    use_folder(tmp_path, trim=True, largest_bytes=99)
     assert not cache_folder(tmp_path).exists()
-    keep_small(tmp_path)
+    use_folder(tmp_path, trim=True)
+
+
+def test_kernels_are_left_to_another_process_that_uses_them(tmp_path: Path) -> None:
+    kernel = cache_folder(tmp_path) / "kernel.so"
+    kernel.parent.mkdir()
+    kernel.write_bytes(b"x" * 100)
+    using = (
+        "import sys, pathlib; from recompute_core.compiled.cache import use_folder; "
+        "use_folder(pathlib.Path(sys.argv[1]), trim=False); print('using', flush=True); input()"
+    )
+    command = [sys.executable, "-c", using, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "using\n"
+        use_folder(tmp_path, trim=True, largest_bytes=99)
+        assert kernel.exists()
+        other.kill()
+    use_folder(tmp_path, trim=True, largest_bytes=99)
+    assert not kernel.exists()
+
+
+def test_the_compiler_that_is_recorded_is_the_one_that_torch_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    named = tmp_path / "mine"
+    named.write_text("#!/bin/sh\necho mine 1.2\n")
+    named.chmod(0o700)
+    monkeypatch.setenv("CXX", str(named))
+    monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__="3.9"))
+    assert kernel_makers("cpu") == {"cxx": "mine 1.2"}
+    assert kernel_makers("cuda") == {"cxx": "mine 1.2", "triton": "3.9"}
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    with pytest.raises(InputError, match=r"needs a C\+\+ compiler and there is no .*/none"):
+        check_compiler("inductor")  # though g++ is here

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError
+from torch._inductor.exc import CppCompileError, InductorError
 
 from recompute_core.checks.parity import check_canary, check_noise, plain_update
 from recompute_core.checks.snapshot import fixed_update
@@ -19,7 +21,7 @@ from recompute_core.studies.assemble import gap_words
 from recompute_core.studies.worker import reason_of
 from recompute_core.workloads.job import Job
 from tests.compiled.toys import parity_of, spec_of, wide
-from tests.core.toys import BATCH, WIDTH, each, mlps, small_gpt, tower
+from tests.core.toys import BATCH, WIDTH, Mlp, each, mlps, small_gpt, tower
 
 PRODUCT = 2 * BATCH * WIDTH * WIDTH
 """FLOPs of one linear layer's product."""
@@ -77,6 +79,31 @@ def test_every_kind_of_region_is_found_in_the_graph(backend: str, name: str) -> 
     assert found.compiled is not None
     named = {module[: len("blocks.0")] for region in PLANS[name] for module in region.modules}
     assert found.compiled.recomputed_ops.keys() == named
+
+
+class Remembering(nn.Linear):
+    """Remembers what came out of it, and gives more of it each time."""
+
+    def __init__(self) -> None:
+        super().__init__(WIDTH, WIDTH)
+        self.seen = torch.zeros(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = super().forward(x) + self.seen
+        with torch.no_grad():
+            self.seen = self.seen + out.mean(0)
+        return out
+
+
+def test_a_model_that_remembers_its_updates_comes_back_as_far_as_compiled_plain_does() -> None:
+    def build() -> Job:
+        torch.manual_seed(0)
+        return tower(Mlp(), Remembering())
+
+    _, found = parity_of(build, spec_of(), each("blocks.0"))
+    assert found.passed
+    assert found.rollback is not None
+    assert (found.rollback.bitwise, found.rollback.left, found.rollback.replayed) == (True, (), ())
 
 
 # --- what must not pass ---------------------------------------------------------------------------
@@ -150,6 +177,36 @@ def test_a_graph_break_is_refused_in_one_line() -> None:
         plain_update(tower(Breaking(WIDTH, WIDTH)), spec_of())
     assert reason_of(raised.value).startswith("the model does not compile as one graph: ")
     assert "\n" not in reason_of(raised.value)
+
+
+OUT_OF_MEMORY = torch.OutOfMemoryError(
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which "
+    "1.00 GiB is free."
+)
+KILLED = "In file included from cpp_prefix.h\ng++: fatal error: Killed signal terminated program cc1plus"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            BackendCompilerFailed("aot_eager", OUT_OF_MEMORY, None),
+            "out of memory: 2.00 GiB asked for, 1.00 GiB of 8.00 GiB free",
+        ),
+        (
+            InductorError(CppCompileError(["g++", "-O3"], KILLED), None),
+            "the compiler failed: CppCompileError: C++ compile error: g++: fatal error: Killed signal "
+            "terminated program cc1plus",
+        ),
+        (
+            BackendCompilerFailed("x", InductorError(ValueError("no such kernel\nat all"), None), None),
+            "the compiler failed: ValueError: no such kernel",
+        ),
+        (InternalTorchDynamoError("lost\nits way"), "InternalTorchDynamoError: lost"),
+    ],
+)
+def test_what_the_compiler_came_to_grief_over_is_no_graph_break(error: Exception, reason: str) -> None:
+    assert reason_of(error) == reason
 
 
 # --- budgets --------------------------------------------------------------------------------------
