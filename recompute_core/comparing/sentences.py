@@ -169,8 +169,8 @@ def cautions(
         said.append(f"Not the same {listed(facts)}: seconds are not compared, ratios are.")
     if _work(a) != _work(b):
         said.append(
-            "Not the same work: model, precision, optimizer, compiler, ranks or recomputation differ, so "
-            "a figure that moved need not be another cost of the same thing."
+            "Not the same work: model, precision, optimizer, compiler, ranks or recomputation differ, "
+            "so a figure that moved need not be another cost of the same thing."
         )
     if a.thresholds != b.thresholds:
         said.append("The thresholds differ, so each verdict is of other gates.")

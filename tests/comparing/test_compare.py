@@ -16,8 +16,8 @@ from .results import ENVIRONMENT, reference, result
 
 MB = 1_000_000
 NOT_THE_SAME_WORK = (
-    "Not the same work: model, precision, optimizer, compiler, ranks or recomputation differ, so a figure "
-    "that moved need not be another cost of the same thing."
+    "Not the same work: model, precision, optimizer, compiler, ranks or recomputation differ, so a "
+    "figure that moved need not be another cost of the same thing."
 )
 
 
