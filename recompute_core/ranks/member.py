@@ -82,15 +82,16 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
     use_device(device, rank)
     here = "lo0" if sys.platform == "darwin" else "lo"
     os.environ |= {"GLOO_SOCKET_IFNAME": here, "NCCL_SOCKET_IFNAME": here}  # nobody else may listen in
+    patience = timedelta(seconds=spec.silence_s + _GRACE_S)
     dist.init_process_group(
         backend_for(device),
         store=FileStore(str(meeting.store(folder)), ranks.count),
         rank=rank,
         world_size=ranks.count,
-        timeout=timedelta(seconds=spec.silence_s + _GRACE_S),
+        timeout=patience,
         device_id=None if device.type == "cpu" else torch.device(device.type, rank),
     )
-    team = Team(rank, ranks.count)
+    team = Team(rank, ranks.count, patience)
     member = _Member(task, device, team, folder)
     with meeting.said(folder).open("w") if rank == 0 else open(os.devnull, "w") as out:
 
