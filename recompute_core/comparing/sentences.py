@@ -169,8 +169,8 @@ def cautions(
         said.append(f"Not the same {listed(facts)}: seconds are not compared, ratios are.")
     if _work(a) != _work(b):
         said.append(
-            "Not the same work: model, precision, optimizer, compiler or recomputation differ, so a "
-            "figure that moved need not be another cost of the same thing."
+            "Not the same work: model, precision, optimizer, compiler, ranks or recomputation differ, "
+            "so a figure that moved need not be another cost of the same thing."
         )
     if a.thresholds != b.thresholds:
         said.append("The thresholds differ, so each verdict is of other gates.")
@@ -195,6 +195,6 @@ def _fact(result: StudyResult, fact: str) -> str:
 def _work(result: StudyResult) -> object:
     spec = result.spec
     return spec.workload.name, spec.model_dump(
-        include={"workload", "precision", "optimizer", "checkpoint", "compile", "seed"},
+        include={"workload", "precision", "optimizer", "checkpoint", "compile", "ranks", "seed"},
         exclude={"workload": {"seq_len", "batch", "height", "image_width", "anatomy"}},
     )

@@ -59,6 +59,9 @@ def measure_rank_memory(
         )
         samples.append(own)
     own, chosen = middle_of(samples)
+    if trace and job.device.type == "cuda":
+        without = {**own.not_measured, "history": "the allocator's history is not recorded on ranks"}
+        own = own.model_copy(update={"not_measured": without})
     found = worst_of(team.all_say(own))
     is_worst = team.rank == _worst(found.ranks).rank
     if trace and (kept := traces[chosen]) and found.trace and is_worst:
@@ -71,13 +74,18 @@ def measure_rank_memory(
 
 def middle_of(samples: list[Memory]) -> tuple[Memory, int]:
     """One record of several updates that were measured one by one, and which of them it shows: the one
-    in the middle. Of the others it has the peaks."""
+    in the middle. Of the others it has the peaks, and of the first how large the process was: later ones
+    come after traces were written, which takes memory too."""
     if len(samples) == 1:
         return samples[0], 0
     peaks = tuple(peak for one in samples for peak in one.peak_samples)
     chosen = peaks.index(sorted(peaks)[len(peaks) // 2])
-    source = f"{samples[chosen].source} for each of {len(samples)} updates, their median"
-    return samples[chosen].model_copy(update={"peak_samples": peaks, "source": source}), chosen
+    changes = {
+        "peak_samples": peaks,
+        "source": f"{samples[chosen].source}; the median of {len(samples)} updates",
+        "process_peak_bytes": samples[0].process_peak_bytes,
+    }
+    return samples[chosen].model_copy(update=changes), chosen
 
 
 def worst_of(by_rank: list[Memory]) -> Memory:
@@ -118,7 +126,6 @@ def measure_rank_time(
     """Pairs of updates of all ranks in step; each time is the slowest rank's."""
     found = measure_time(job, optimizer, put_on, settings, proof, tell, team)
     source = (
-        f"interleaved whole updates, plan put on and taken off, {ranks.count} ranks in step "
-        f"({ranks.kind}); the slowest rank's time"
+        f"{found.source}, on each of {ranks.count} ranks in step ({ranks.kind}); the slowest rank's time"
     )
     return found.model_copy(update={"source": source, "ranks": ranks.count})

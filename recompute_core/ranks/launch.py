@@ -67,7 +67,10 @@ def run_ranks(task: str, count: int, say: Say) -> None:
 
 @contextmanager
 def _heard(folder: Path, say: Say) -> Iterator[None]:
-    """Within the context, `say` is told each line that rank 0 writes; all of them at its end."""
+    """Within the context, `say` is told each line that rank 0 writes; all of them at its end.
+
+    The end is an empty line of our own: a process that rank 0 forked may keep the pipe open for ever.
+    """
     pipe = meeting.said(folder)
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # nobody writes yet
@@ -79,15 +82,19 @@ def _heard(folder: Path, say: Say) -> Iterator[None]:
         try:
             yield
         finally:
+            if thread.is_alive():
+                os.write(writing, b"\n\n")  # the first ends a line that rank 0 died in the middle of
             os.close(writing)
             thread.join()
 
 
 def _tell(lines: IO[str], say: Say) -> None:
-    for line in lines:
-        if line.endswith("\n"):  # rank 0 may die in the middle of one
+    while line := lines.readline().strip():
+        try:
             said: dict[str, Any] = json.loads(line)
-            say(said.pop("kind"), **said)
+        except json.JSONDecodeError:  # rank 0 died in the middle of it
+            continue
+        say(said.pop("kind"), **said)
 
 
 # --- why ------------------------------------------------------------------------------------------
@@ -128,8 +135,15 @@ def _with_reason(folder: Path) -> Iterator[int]:
         yield int(path.name.removeprefix("reason-"))
 
 
-_LOST = ("gloo/transport", "Connection closed by peer", "Connection reset by peer", "NCCL")
-"""In what a rank says whose neighbour went away."""
+_LOST = (
+    "gloo/transport",
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "remote process exited or there was a network error",
+    "ncclRemoteError",
+    "NCCL communicator was aborted",
+)
+"""In what a rank says whose neighbour went away, over gloo and over NCCL."""
 
 
 def why_failed(ranks: list[Ended], count: int) -> str:

@@ -23,15 +23,14 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
 from .. import workloads
-from ..checks import parity, snapshot
-from ..plans.apply import applied
+from ..checks import snapshot
 from ..results import Record
 from ..studies.environment import backend_for, check_same_environment, describe_environment
+from ..studies.phases import check, plain_of, proof_of, ready, same_batch
 from ..studies.store import Phase
 from ..studies.worker import Assignment, reason_of, set_threads
-from ..workloads.device import cast, move, pick_device
+from ..workloads.device import cast, move, pick_device, repeat_itself
 from ..workloads.job import Job
-from ..workloads.update import optimizer_of, seed_everything
 from . import meeting
 from .costs import measure_rank_memory, measure_rank_time
 from .devices import use_device
@@ -83,15 +82,16 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
     use_device(device, rank)
     here = "lo0" if sys.platform == "darwin" else "lo"
     os.environ |= {"GLOO_SOCKET_IFNAME": here, "NCCL_SOCKET_IFNAME": here}  # nobody else may listen in
+    patience = timedelta(seconds=spec.silence_s + _GRACE_S)
     dist.init_process_group(
         backend_for(device),
         store=FileStore(str(meeting.store(folder)), ranks.count),
         rank=rank,
         world_size=ranks.count,
-        timeout=timedelta(seconds=spec.silence_s + _GRACE_S),
+        timeout=patience,
         device_id=None if device.type == "cpu" else torch.device(device.type, rank),
     )
-    team = Team(rank, ranks.count)
+    team = Team(rank, ranks.count, patience)
     member = _Member(task, device, team, folder)
     with meeting.said(folder).open("w") if rank == 0 else open(os.devnull, "w") as out:
 
@@ -121,51 +121,34 @@ class _Member:
         assert ranks is not None and task.plain is not None
         settings = task.spec.at(task.shape)
         job = cast(workloads.build(settings, task.spec.seed, task.home), task.spec.precision)
-        if job.batch_digest != task.plain.batch_digest:
-            raise RuntimeError(
-                "the batch is another one each time it is made; seed what it is drawn from"
-            )
-        return wrapped(move(shard(job, self._team.rank, ranks.count), self._device), ranks)
+        share = shard(same_batch(job, task.plain), self._team.rank, ranks.count)
+        return wrapped(move(share, self._device), ranks)
 
     def do(self, phase: Phase, say: Callable[..., None]) -> Record:
-        task, spec, team = self._task, self._spec, self._team
         if phase in ("memory", "time"):
             return self._cost(phase, say)
         if self._device.type != "cpu":
-            # So that equal updates are equal here too; what costs are measured with stays as it was.
-            torch.use_deterministic_algorithms(True, warn_only=True)
-        if task.plain is None:
-            raise RuntimeError(f"{phase} was asked for without a reference")
-        reference = view_of(snapshot.load(task.reference, task.plain.digest), team.rank)
-        if phase == "noise":
-            return parity.check_noise(self._build(), spec, reference, team)
-        if phase == "canary":
-            if task.canary is None:
-                raise RuntimeError("canary was asked for without a module to break")
-            return parity.check_canary(self._build, spec, reference, task.canary, team)
-        calls = task.plain.block_calls
-        return parity.check_parity(
-            self._build, spec, reference, task.regions, task.noise_floor, calls, team
-        )
+            repeat_itself()  # costs are measured in processes of their own
+        plain = plain_of(phase, self._task)
+        reference = view_of(snapshot.load(self._task.reference, plain.digest), self._team.rank)
+        return check(phase, self._build, self._spec, self._task, reference, self._team)
 
     def _cost(self, phase: Phase, say: Callable[..., None]) -> Record:
         task, ranks = self._task, self._spec.ranks
-        if task.proof is None or task.proof.rollback is None or ranks is None:
-            raise RuntimeError(f"{phase} was asked for without a proof of parity and of the way back")
+        proof = proof_of(phase, task)
+        assert ranks is not None
         job = self._build()
-        optimizer = optimizer_of(job, task.spec.optimizer)
-        put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
-        seed_everything(self._spec.seed)
+        optimizer, put_on = ready(job, task, self._spec.seed)
         if phase == "memory":
             return measure_rank_memory(
-                job, optimizer, put_on, task.proof, self._team, task.trace, self._folder
+                job, optimizer, put_on, proof, self._team, task.trace, self._folder
             )
         return measure_rank_time(
             job,
             optimizer,
             put_on,
             task.spec.timing,
-            task.proof,
+            proof,
             self._team,
             ranks,
             lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),

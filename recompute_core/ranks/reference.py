@@ -6,11 +6,7 @@ over ranks, and one step of the optimizer follows. What differs between ranks is
 under a name that ends with the rank.
 """
 
-from collections.abc import Iterable
-from functools import reduce
-
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..checks.parity import Build
 from ..checks.snapshot import Observed, Snapshot, fixed_update
@@ -34,53 +30,49 @@ def global_update(build: Build, spec: StudySpec, count: int) -> tuple[Observed, 
 
     `build` makes the job of the whole batch. Raises RuntimeError where ranks call blocks differently.
     """
-    ranks = [
-        fixed_update(shard(build(), rank, count), spec.optimizer, rank_seed(spec.seed, rank))
-        for rank in range(count)
-    ]
-    for rank, found in enumerate(ranks):
-        for block, calls in found.block_calls.items():
-            if calls != ranks[0].block_calls[block]:
-                raise RuntimeError(
-                    f"{block} is called {count_of(calls, 'time')} on rank {rank} and "
-                    f"{count_of(ranks[0].block_calls[block], 'time')} on rank 0: ranks whose work "
-                    "differs are not compared"
-                )
+    tensors: Snapshot = {}
+    means: Snapshot = {}
+    calls: dict[str, int] = {}
+    flops = 0
+    for rank in range(count):
+        found = fixed_update(shard(build(), rank, count), spec.optimizer, rank_seed(spec.seed, rank))
+        calls = calls or found.block_calls
+        _check_calls(found.block_calls, calls, rank)
+        add_gradients(means, found.tensors, count)
+        tensors |= {own_name(k, rank): kept for k, kept in found.tensors.items() if not is_shared(k)}
+        flops += found.flops
+        del found  # its model, gradients and moments: one rank's are alive at a time
     job = build()
     optimizer = optimizer_of(job, spec.optimizer)
-    means = mean_gradients(found.tensors for found in ranks)
     for name, parameter in job.model.named_parameters():
         mean = means.get(f"grad/{name}")
         parameter.grad = None if mean is None else mean.to(parameter.device)
     optimizer.step()
-    tensors = {
-        own_name(key, rank): tensor
-        for rank, found in enumerate(ranks)
-        for key, tensor in found.tensors.items()
-        if not is_shared(key)
-    }
     tensors |= means
     for name, parameter in job.model.named_parameters():
         tensors[f"weight/{name}"] = parameter.detach().to("cpu", copy=True).contiguous()
-    everything = Observed(
-        tensors=tensors,
-        block_calls=ranks[0].block_calls,
-        flops=sum(found.flops for found in ranks),
-        optimizer=optimizer,
-    )
-    return everything, job.model
+    return Observed(tensors=tensors, block_calls=calls, flops=flops, optimizer=optimizer), job.model
 
 
-def mean_gradients(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The mean of each gradient over ranks: each divided by their number, then added up in their order,
-    in its own type, as DDP does it."""
-    found = list(snapshots)
-    names = dict.fromkeys(key for one in found for key in one if key.startswith("grad/"))
-    return {key: _mean([one[key] for one in found if key in one], len(found)) for key in names}
+def _check_calls(found: dict[str, int], first: dict[str, int], rank: int) -> None:
+    for block, calls in found.items():
+        if calls != first[block]:
+            raise RuntimeError(
+                f"{block} is called {count_of(calls, 'time')} on rank {rank} and "
+                f"{count_of(first[block], 'time')} on rank 0: ranks whose work differs are not compared"
+            )
 
 
-def _mean(parts: list[Tensor], count: int) -> Tensor:
-    return reduce(torch.add, [part / count for part in parts])
+def add_gradients(means: Snapshot, of_rank: Snapshot, count: int) -> None:
+    """Add one rank's share to the mean of each gradient over `count` ranks.
+
+    Each is divided by their number and then added up in the order of ranks, in its own type, as DDP
+    does it.
+    """
+    for key, tensor in of_rank.items():
+        if key.startswith("grad/"):
+            part = tensor / count
+            means[key] = means[key] + part if key in means else part
 
 
 def is_shared(key: str) -> bool:

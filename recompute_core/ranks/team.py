@@ -1,5 +1,6 @@
 """What the ranks of one update settle among them, over the CPU, apart from the update's own traffic."""
 
+from datetime import timedelta
 from typing import TypeVar
 
 import torch
@@ -15,9 +16,9 @@ Said = TypeVar("Said")
 class Team(Together):
     """The ranks of this machine; each method is called by all of them, in the same order."""
 
-    def __init__(self, rank: int, count: int) -> None:
+    def __init__(self, rank: int, count: int, patience: timedelta) -> None:
         self.rank, self.count = rank, count
-        self._group = dist.new_group(backend="gloo")
+        self._group = dist.new_group(backend="gloo", timeout=patience)
 
     def all_say(self, own: Said) -> list[Said]:
         """What every rank says, by rank."""

@@ -19,7 +19,15 @@ def _said(phase: Phase, found: dict[str, Any]) -> str:
         case "reference":
             return f"loss {found['loss']:.4f}, {found['tensors']} tensors kept"
         case "noise":
-            return "plain repeats bitwise" if found["bitwise"] else _gap(found, "plain against plain")
+            ranks = sum(gap["part"] == "loss" for gap in found["gaps"])  # each has a loss of its own
+            if ranks > 1:
+                equal, other = (
+                    f"{ranks} ranks equal one process bitwise",
+                    f"{ranks} ranks against one process",
+                )
+            else:
+                equal, other = "plain repeats bitwise", "plain against plain"
+            return equal if found["bitwise"] else _gap(found, other)
         case "legality":
             bad = [block["block"] for block in found["blocks"] if block["verdict"] != "legal"]
             return f"refused: {', '.join(bad)}" if bad else f"{len(found['blocks'])} blocks legal"

@@ -196,39 +196,13 @@ def _do(phase: Phase, task: Assignment, say: Callable[..., None]) -> Record:
         inside = [name for plan in spec.plans for name in module_names(spec, plan)]
         return check_legality(build(), spec.checkpoint, spec.seed, inside)
     if phase in ("noise", "canary", "parity"):
-        from ..checks import parity, snapshot
+        from ..checks import snapshot
+        from .phases import check, plain_of, same_batch
 
-        if task.plain is None:
-            raise RuntimeError(f"{phase} was asked for without a reference")
-        reference = snapshot.load(task.reference, task.plain.digest)
-        if phase == "noise":
-            return parity.check_noise(_same_batch(build(), task.plain), spec, reference)
-        if phase == "canary":
-            if task.canary is None:
-                raise RuntimeError("canary was asked for without a module to break")
-            return parity.check_canary(build, spec, reference, task.canary)
-        plain = task.plain
-        return parity.check_parity(
-            build,
-            spec,
-            reference,
-            task.regions,
-            task.noise_floor,
-            plain.block_calls,
-            budget=task.budget,
-            plain_replays=plain.compiled.replayed_ops if plain.compiled else 0,
-        )
+        plain = plain_of(phase, task)
+        reference = snapshot.load(task.reference, plain.digest)
+        return check(phase, lambda: same_batch(build(), plain), spec, task, reference)
     return _cost(phase, build, task, say)
-
-
-def _same_batch(job: Any, plain: Reference) -> Any:
-    """The job, if its batch is the reference's; raises RuntimeError."""
-    if job.batch_digest != plain.batch_digest:
-        raise RuntimeError(
-            "the batch is another one each time it is made; seed what it is drawn from (torch, random "
-            "and NumPy are seeded before)"
-        )
-    return job
 
 
 def _reference(build: Callable[[], Any], task: Assignment) -> Record:
@@ -274,25 +248,21 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
 def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callable[..., None]) -> Record:
     from ..meters.memory import measure_memory
     from ..meters.timing import measure_time
-    from ..plans.apply import applied
-    from ..workloads.update import optimizer_of, seed_everything
+    from .phases import proof_of, ready
 
-    if task.proof is None or task.proof.rollback is None:
-        raise RuntimeError(f"{phase} was asked for without a proof of parity and of the way back")
+    proof = proof_of(phase, task)
     if task.spec.compile is not None:
         return _compiled_cost(phase, build(), task, say)
     job = build()
-    optimizer = optimizer_of(job, task.spec.optimizer)
-    put_on = partial(applied, job.model, task.regions, task.spec.checkpoint)
-    seed_everything(task.spec.seed)
+    optimizer, put_on = ready(job, task, task.spec.seed)
     if phase == "memory":
-        return measure_memory(job, optimizer, put_on, task.proof, task.trace, task.history)
+        return measure_memory(job, optimizer, put_on, proof, task.trace, task.history)
     return measure_time(
         job,
         optimizer,
         put_on,
         task.spec.timing,
-        task.proof,
+        proof,
         lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
     )
 

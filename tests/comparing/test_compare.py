@@ -1,6 +1,7 @@
 """Two results next to each other: exact differences, and what is said of them."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,10 @@ from tests.core.records import facts, illegal, measured, memory, proven, refused
 from .results import ENVIRONMENT, reference, result
 
 MB = 1_000_000
+NOT_THE_SAME_WORK = (
+    "Not the same work: model, precision, optimizer, compiler, ranks or recomputation differ, so a "
+    "figure that moved need not be another cost of the same thing."
+)
 
 
 def changes(pairing: Pairing) -> dict[str, tuple[object, ...]]:
@@ -176,14 +181,20 @@ def test_asked_and_found_are_told_apart() -> None:
     assert found.cautions == (
         "Not the same processor (“Test processor” in A, “Other” in B) and torch version "
         "(“2.13.0+cpu” in A, “2.12.0” in B): seconds are not compared, ratios are.",
-        "Not the same work: model, precision, optimizer, compiler or recomputation differ, so a figure "
-        "that moved need not be another cost of the same thing.",
+        NOT_THE_SAME_WORK,
         "The thresholds differ, so each verdict is of other gates.",
     )
     assert not found.seconds_compared
     assert {c.figure for c in found.pairings[0].changes} == {
         "update_ratio", "peak_ratio", "peak_bytes", "plain_peak_bytes", "saved_bytes",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("other", [None, {"count": 4}, {"kind": "fsdp2", "count": 2}])
+def test_other_ranks_are_other_work(other: dict[str, Any] | None) -> None:
+    a = result([measured()], ranks={"count": 2})
+    assert compare(a, result([measured()], ranks=other)).cautions == (NOT_THE_SAME_WORK,)
+    assert not compare(a, a).cautions
 
 
 def test_an_unknown_environment_compares_no_seconds() -> None:

@@ -59,6 +59,7 @@ def run(machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
             shape_key="own batch",
             regions=regions,
             canary="0",
+            budget=None,
             home=tmp_path,
             folder=tmp_path,
         )

@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,14 +13,15 @@ import torch
 
 from recompute_core.checks.snapshot import compare, fixed_update
 from recompute_core.errors import InputError
+from recompute_core.ranks import costs
 from recompute_core.ranks.admission import check_ranks
 from recompute_core.ranks.costs import middle_of, worst_of
 from recompute_core.ranks.launch import Ended, why_failed
 from recompute_core.ranks.reference import global_update, own_name, view_of
 from recompute_core.ranks.shards import shard
 from recompute_core.ranks.team import merged_gaps
-from recompute_core.results import Gap, Memory
-from recompute_core.spec import OptimizerSettings, StudySpec, parse_spec
+from recompute_core.results import Gap, Memory, Pair, Timing
+from recompute_core.spec import OptimizerSettings, Ranks, StudySpec, parse_spec
 from recompute_core.workloads.job import Job
 from tests.core.toys import mlps, small_gpt
 
@@ -52,6 +55,23 @@ def test_one_step_follows_from_the_mean() -> None:
     torch.optim.AdamW(job.model.parameters(), lr=ALONE.lr, weight_decay=ALONE.weight_decay).step()
     for name, parameter in job.model.named_parameters():
         assert torch.equal(found.tensors[f"weight/{name}"], parameter.detach())
+
+
+@pytest.mark.parametrize("make", [mlps, partial(small_gpt, batch=4)], ids=["mlps", "gpt"])
+def test_ranks_that_are_done_are_let_go(make: Callable[[], Job]) -> None:
+    """The reference of many ranks needs no more memory for models than that of two."""
+    made: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+
+    def build() -> Job:
+        alive.append(sum(weight() is not None for weight in made))
+        job = make()
+        made.append(weakref.ref(next(job.model.parameters())))
+        return job
+
+    global_update(build, StudySpec(), 4)
+    assert len(alive) == 5
+    assert max(alive) <= 1
 
 
 def test_ranks_draw_random_numbers_of_their_own() -> None:
@@ -116,9 +136,14 @@ def test_gaps_of_ranks_are_merged_by_the_worst() -> None:
     assert own_name("output/0", 3) == "output/0 of rank 3"
 
 
-def memory(*peaks: int, state: int = 10) -> Memory:
+def memory(*peaks: int, state: int = 10, process: int | None = None) -> Memory:
     return Memory(
-        source="test", saved_bytes=1, naive_saved_bytes=1, state_bytes=state, peak_samples=peaks
+        source="test",
+        saved_bytes=1,
+        naive_saved_bytes=1,
+        state_bytes=state,
+        peak_samples=peaks,
+        process_peak_bytes=process,
     )
 
 
@@ -134,11 +159,31 @@ def test_of_several_updates_the_one_in_the_middle_is_shown() -> None:
     assert chosen == 2
     assert found.peak_samples == (5, 9, 7)
     assert found.peak_above_state_bytes == 7
+    assert found.source == "test; the median of 3 updates"
+
+
+def test_the_peak_of_the_process_is_from_before_a_trace_was_written() -> None:
+    found, _ = middle_of([memory(5, process=100), memory(9, process=300), memory(7, process=300)])
+    assert found.process_peak_bytes == 100
+
+
+def test_the_time_of_ranks_keeps_who_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = Timing(
+        samples=(Pair(plain_s=1, candidate_s=1),), stopped="all pairs taken", source="by the device"
+    )
+    monkeypatch.setattr(costs, "measure_time", lambda *_: taken)
+    nobody: Any = None
+    ranks = Ranks(kind="ddp", count=2)
+    found = costs.measure_rank_time(nobody, nobody, nobody, nobody, nobody, nobody, ranks, nobody)
+    assert found.source == "by the device, on each of 2 ranks in step (ddp); the slowest rank's time"
+    assert found.ranks == 2
 
 
 # --- why a launch failed ------------------------------------------------------------------------
 
 LOST = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"
+NCCL = "DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690"
+GONE = "remote process exited or there was a network error, NCCL version 2.27.5"
 
 
 @pytest.mark.parametrize(
@@ -161,8 +206,12 @@ LOST = "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer
             "rank 1 of 2 died of signal 11 (SIGSEGV)",
         ),
         ([Ended(0, 1, LOST, 5), Ended(1, 1, LOST, 6)], f"rank 0 of 2: {LOST}"),
+        (
+            [Ended(0, 1, f"{NCCL}, {GONE}", 5), Ended(1, 1, f"{NCCL}, unhandled cuda error", 6)],
+            f"rank 1 of 2: {NCCL}, unhandled cuda error",
+        ),
     ],
-    ids=["killed", "raised", "who was first", "crashed", "nobody knows"],
+    ids=["killed", "raised", "who was first", "crashed", "nobody knows", "an error of NCCL's own"],
 )
 def test_the_rank_that_failed_first_is_named(ranks: list[Ended], why: str) -> None:
     assert why_failed(ranks, 2) == why
