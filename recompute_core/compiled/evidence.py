@@ -1,7 +1,8 @@
 """Did a compiled plan recompute what it says? Asked of the graphs, not of what was asked for."""
 
 from ..plans.names import Regions
-from .graphs import Graphs, label_of
+from ..spec import Region
+from .graphs import PART, Graphs, label_of
 
 
 def check_graphs(found: Graphs, regions: Regions, budget: int | None, plain_replays: int) -> None:
@@ -18,6 +19,7 @@ def check_graphs(found: Graphs, regions: Regions, budget: int | None, plain_repl
                 f"no op of {where} stands in the compiled backward graph: the plan did not recompute "
                 "what it says"
             )
+        _check_parts(found, region)
         ops = {entry.partition(":")[0] for entry in region.keep}
         if ops and not any(found.kept[label, op] for op in ops):
             raise RuntimeError(
@@ -36,3 +38,17 @@ def check_graphs(found: Graphs, regions: Regions, budget: int | None, plain_repl
             f"under a budget of {budget} % the compiler runs {found.replayed} ops again, and "
             f"{plain_replays} in plain: it recomputes nothing more; give a smaller budget"
         )
+
+
+def _check_parts(found: Graphs, region: Region) -> None:
+    """Of each module of a region something runs again, or there is nothing to run again: forward hands
+    over nothing that was made in it, but what the last one gives."""
+    if len(region.modules) == 1:
+        return
+    for name in region.modules:
+        its_own = found.handed[PART + name] - (name == region.modules[-1])
+        if not found.replays[PART + name] and its_own > 0:
+            raise RuntimeError(
+                f"no op of {name} stands in the compiled backward graph, and forward hands over what "
+                "was made in it: it was not recomputed with the rest of the region"
+            )

@@ -21,7 +21,7 @@ from ..plans.names import Regions
 from ..results import CompiledUpdate
 from ..spec import Region
 
-REGION, BLOCK = "recomputed ", "block "
+REGION, BLOCK, PART = "recomputed ", "block ", "part "
 """Prefixes of the labels that ops carry from the trace on."""
 
 
@@ -36,9 +36,12 @@ class Graphs:
     replayed: int = 0
     """Ops of forward that stand in the backward graph too; the partition makes plain do so as well."""
     replays: Counter[str] = field(default_factory=Counter)
-    """By label of a region or block: its ops that run again because they were checkpointed."""
+    """By label of a region, a block, or a part of a region of several modules: its ops that run again
+    because they were checkpointed."""
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By label of a region and name of an op: outputs of it that were to be kept, and are."""
+    handed: Counter[str] = field(default_factory=Counter)
+    """By label as in `replays`: ops whose output forward hands over, though no policy is to keep it."""
     flops: int = 0
     """Of forward and backward."""
 
@@ -64,8 +67,12 @@ class Graphs:
         self.flops += sum(map(_flops, graph.nodes))
         handed = {id(node) for node in graph.output_node().all_input_nodes}
         for node in _computing(graph):
-            if _is_kept(node) and (id(node) in handed or any(id(user) in handed for user in node.users)):
+            if id(node) not in handed and not any(id(user) in handed for user in _seen_as(node)):
+                continue
+            if _is_kept(node):
                 self.kept.update((label, str(node.target)) for label in _labels(node))
+            else:
+                self.handed.update(_labels(node))
 
     def take_backward(self, graph: fx.Graph) -> None:
         self.backward_ops += sum(1 for _ in _computing(graph))
@@ -97,9 +104,16 @@ def _labels(node: fx.Node) -> Iterator[str]:
 
 def _computing(graph: fx.Graph) -> Iterator[fx.Node]:
     """The nodes that compute something: no views, no items of tuples, no inputs."""
-    for node in graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and not _is_view(node.target):
-            yield node
+    return filter(_computes, graph.nodes)
+
+
+def _computes(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and not _is_view(node.target)
+
+
+def _seen_as(node: fx.Node) -> Iterator[fx.Node]:
+    """Views and items of what a node gives."""
+    return (user for user in node.users if not _computes(user))
 
 
 def _is_view(operator: torch._ops.OpOverload) -> bool:

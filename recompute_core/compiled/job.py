@@ -15,7 +15,7 @@ from ..plans.names import Regions
 from ..spec import CheckpointSettings, Compile, Region
 from ..workloads.job import Job
 from .backends import backend_of
-from .graphs import BLOCK, Graphs, break_replay, label_of
+from .graphs import BLOCK, PART, Graphs, break_replay, label_of
 
 Tell = Callable[[int], None]
 """Told how far compiling a job has come, in percent."""
@@ -105,9 +105,11 @@ def _labelled(job: Job, regions: Regions, checkpoint: CheckpointSettings) -> Ite
         return lambda call: wrap(_labelling(label, call))
 
     with ExitStack() as stack:
-        for name in job.blocks:
-            block = job.model.get_submodule(name)
-            stack.enter_context(shadowed(block, "forward", _labelling(BLOCK + name, block.forward)))
+        parts = (name for region in regions if len(region.modules) > 1 for name in region.modules)
+        for kind, names in ((BLOCK, job.blocks), (PART, dict.fromkeys(parts))):
+            for name in names:
+                module = job.model.get_submodule(name)
+                stack.enter_context(shadowed(module, "forward", _labelling(kind + name, module.forward)))
         stack.enter_context(applied(job.model, regions, checkpoint, telling=telling))
         yield
 

@@ -98,7 +98,7 @@ def measure_memory(
         _add(found, counters.process_share(device))
         seen = _traced(profiled, state.total, found)
     if job.compiled is not None:
-        _unsee(found)
+        _unsee(found, device)
     # Last, since writing them takes memory that the process's peak must not show.
     if trace is not None:
         _add(found, _kept_trace(seen, state.total, trace, found["not_measured"].get("timeline")))
@@ -112,7 +112,7 @@ def _saved(meter: SavedBytes) -> dict[str, int]:
     return {"saved_bytes": meter.distinct, "naive_saved_bytes": meter.naive}
 
 
-def _unsee(found: dict[str, Any]) -> None:
+def _unsee(found: dict[str, Any], device: torch.device) -> None:
     """Take out what meters do not see of a compiled update: its blocks, what kernels take by themselves,
     and how large the process was apart from the compiler."""
     no_blocks = "a compiled graph has no blocks and no replays that could be marked"
@@ -129,6 +129,8 @@ def _unsee(found: dict[str, Any]) -> None:
         **found["not_measured"],
         "process_peak_bytes": "the process compiled too, and its peak is the compiler's",
     }
+    if device.type == "cuda":
+        found["not_measured"]["history"] = "the allocator's history is not recorded of compiled updates"
 
 
 def _add(found: dict[str, Any], more: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from recompute_core.compiled.costs import compiled_memory, compiled_time
 from recompute_core.compiled.job import CompiledJob, compiled, hearing_compiler
+from recompute_core.meters import memory, timing
 from recompute_core.plans.names import Regions
 from recompute_core.results import Gap, Memory, ParityPassed
 from recompute_core.spec import Compile, TimingSettings
@@ -65,6 +66,23 @@ def test_pairs_compile_nothing_though_the_plan_goes_on_and_off() -> None:
     assert plain.graphs.recomputed_blocks == {}
     assert candidate.graphs.recomputed_blocks.keys() == {"blocks.0", "blocks.1"}
     assert not any({"_call_impl", "forward"} & vars(module).keys() for module in job.model.modules())
+
+
+def test_the_clock_of_a_device_stays_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch._dynamo.reset()
+    by_events = timing._clock(torch.device("cuda"))
+    monkeypatch.setattr(timing, "_clock", lambda device: by_events)
+    job = mlps()
+    assert timed(compiled(job, EAGER), compiled(job, EAGER)).source == (
+        "interleaved whole updates, both compiled, one process, timed by events on the device"
+    )
+
+
+@pytest.mark.parametrize(("device", "said"), [("cpu", False), ("cuda", True)])
+def test_what_is_not_recorded_of_a_compiled_update_is_said(device: str, said: bool) -> None:
+    found: dict[str, Any] = {"source": "counters, exact", "not_measured": {}}
+    memory._unsee(found, torch.device(device))
+    assert ("history" in found["not_measured"]) == said
 
 
 def timed(plain: CompiledJob, candidate: CompiledJob) -> Any:

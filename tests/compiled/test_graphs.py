@@ -1,5 +1,7 @@
 """What is read off compiled graphs, in exact numbers; and what must not pass for a recomputed plan."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from recompute_core.checks.snapshot import fixed_update
 from recompute_core.compiled import job as compiled_job
 from recompute_core.compiled.evidence import check_graphs
 from recompute_core.compiled.graphs import Graphs
-from recompute_core.plans.apply import recompute
+from recompute_core.plans.apply import Wrap, recompute, shadowed
 from recompute_core.plans.names import Regions
 from recompute_core.results import ParityFailed
 from recompute_core.spec import Region, StudySpec
@@ -118,6 +120,32 @@ def test_a_plan_that_compiling_ignores_is_no_candidate(monkeypatch: pytest.Monke
     monkeypatch.setattr("recompute_core.plans.apply.recompute", ignored)
     with pytest.raises(RuntimeError, match=r"no op of blocks\.0 stands in the compiled backward graph"):
         parity_of(mlps, spec_of(), each("blocks.0"))
+
+
+def test_a_module_that_a_region_of_several_leaves_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def first_alone(region: Region, modules: list[nn.Module], method: str, wrap: Wrap) -> Iterator[None]:
+        with shadowed(modules[0], method, wrap(getattr(modules[0], method))):
+            yield
+
+    both = (Region(modules=("blocks.0", "blocks.1")),)
+    parity_of(mlps, spec_of(), both)
+    monkeypatch.setattr("recompute_core.plans.apply._chained", first_alone)
+    with pytest.raises(
+        RuntimeError, match=r"no op of blocks\.1 stands in the compiled backward graph, and"
+    ):
+        parity_of(lambda: mlps(3), spec_of(), both)
+
+
+def test_a_part_without_anything_to_run_again_is_no_fault() -> None:
+    def build() -> Job:
+        torch.manual_seed(0)
+        return tower(nn.Linear(WIDTH, WIDTH), nn.Identity(), Mlp())
+
+    _, found = parity_of(build, spec_of(), (Region(modules=("blocks.0", "blocks.1")),))
+    assert found.passed
+    assert found.compiled is not None
+    assert found.compiled.recomputed_ops == {"blocks.0": 1}
 
 
 def test_a_plan_that_recomputes_what_it_does_not_name_is_no_candidate() -> None:

@@ -1,22 +1,26 @@
 """Compiled studies from end to end, in the real processes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from recompute_core import run_study
 from recompute_core.reports.bundle import write_bundle
-from recompute_core.reports.evidence import gather
+from recompute_core.reports.evidence import CELLS, gather
+from recompute_core.reports.predicate import derive
 from recompute_core.reports.recheck import Believed, recheck, verified
+from recompute_core.reports.refusal import Untrusted
 from recompute_core.reports.release import release
 from recompute_core.reports.verify import verify
 from recompute_core.results import Measured, Refused, StudyResult
 from recompute_core.studies.store import Store
 from recompute_core.workloads.registered import VARIABLE
 from tests.pages.conftest import FRAME, store_at
+from tests.reports.decisions import edited, forged
 from tests.reports.signing import ANN, LATER, SIGNERS
 
 QUICK = {
@@ -83,6 +87,51 @@ def test_its_decision_is_signed_and_verified(home: Path, whole: StudyResult, pla
     assert "What the compiled graphs run" in page
     assert "models that are not compiled, or not by aot_eager" in page
     assert ("activation_memory_budget = 0.5" in page) == (plan == "memory-budget-50")
+
+
+def _graphs(phase: str, **changes: Any) -> Callable[[list[dict[str, Any]]], None]:
+    def change(cells: list[dict[str, Any]]) -> None:
+        next(one for one in cells if one["phase"] == phase)["payload"]["compiled"] |= changes
+
+    return change
+
+
+FOUR = {f"blocks.{number}": 3 for number in range(4)}
+THREE = {name: FOUR[name] for name in list(FOUR)[:3]}
+
+
+@pytest.mark.parametrize(
+    ("plan", "change", "says"),
+    [
+        ("every-block", _graphs("parity", recomputed_ops=THREE), "other blocks than the plan names"),
+        ("every-block", _graphs("parity", recomputed_ops={**FOUR, "blocks.4": 3}), "other blocks than"),
+        ("every-block", _graphs("parity", recomputed_ops={**FOUR, "blocks.0": 0}), "other blocks than"),
+        ("every-block", _graphs("reference", recomputed_ops=FOUR), "plain's graphs recompute blocks"),
+        (
+            "memory-budget-50",
+            _graphs("reference", replayed_ops=999),
+            "recompute nothing more than",
+        ),
+        ("memory-budget-50", _graphs("parity", replayed_ops=0), "recompute nothing more than"),
+        (
+            "memory-budget-50",
+            _graphs("parity", recomputed_ops=FOUR),
+            "recompute nothing more than",
+        ),
+    ],
+)
+def test_graphs_that_say_otherwise_are_refused(
+    home: Path, whole: StudyResult, plan: str, change: Callable[[Any], None], says: str
+) -> None:
+    with closing(Store(home)) as store:
+        evidence = gather(store, whole.study_id, plan)
+    derive(evidence)
+    signed = forged(files=edited(CELLS, change, evidence))
+    with pytest.raises(Untrusted, match=says) as caught:
+        derive(edited(CELLS, change, evidence))
+    assert caught.value.code == "records-disagree"
+    found = verify(signed, SIGNERS, LATER)
+    assert not found.verified
 
 
 def test_its_parity_is_run_again(home: Path, whole: StudyResult, tmp_path: Path) -> None:
