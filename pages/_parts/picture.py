@@ -41,6 +41,10 @@ class Point:
     """On the Pareto line of its shape."""
 
 
+PLAIN_AT = (1.0, 1.0)
+"""Where plain lies: a plan that plain beats is on no Pareto line."""
+
+
 def points(judged: Sequence[Judged]) -> list[Point]:
     """Where each measured candidate lies."""
     found: list[Point] = []
@@ -71,9 +75,10 @@ def _with_pareto(found: list[Point]) -> list[Point]:
     for index, point in enumerate(found):
         by_shape.setdefault(point.shape_key, []).append(index)
     best = {
-        indices[i]
+        indices[i - 1]
         for indices in by_shape.values()
-        for i in pareto([(found[index].update, found[index].peak) for index in indices])
+        for i in pareto([PLAIN_AT, *((found[index].update, found[index].peak) for index in indices)])
+        if i
     }
     return [replace(point, best=index in best) for index, point in enumerate(found)]
 

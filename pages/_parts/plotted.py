@@ -18,7 +18,7 @@ from .filters import Filters
 from .found import Budget, Estimated
 from .gate_address import Ends, ends_of
 from .palette import VERDICT_MARK, Mark
-from .picture import NAMED_IN_WORDS, Point, describe, names, points, view_of
+from .picture import NAMED_IN_WORDS, PLAIN_AT, Point, describe, names, pareto, points, view_of
 from .words import KINDS, plan_label
 
 _MOST_ASIDE = 24
@@ -211,12 +211,13 @@ def _ring(one: Estimated, several: bool) -> dict[str, object]:
 
 
 def _pareto(measured: Sequence[Point]) -> list[list[tuple[float, float]]]:
-    """From plain along the best points of each shape."""
+    """Along the best points of each shape, plain among them where none of them beats it."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for point in measured:
         if point.best:
             lines.setdefault(point.shape_key, []).append((point.update, point.peak))
-    return [[(1.0, 1.0), *sorted(line)] for line in lines.values()]
+    whole = [[PLAIN_AT, *line] for line in lines.values()]
+    return [sorted(line[index] for index in pareto(line)) for line in whole]
 
 
 def _absolute(point: Point) -> dict[str, float]:

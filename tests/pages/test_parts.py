@@ -2,12 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from pages._parts import ask, charts, history, labels, markup, progress, words
+from pages._parts import ask, charts, history, labels, markup, picture, plotted, progress, words
 from pages._parts.pairs import pairs_chart
 from pages._parts.palette import DARK, LIGHT
 from pages._parts.picture import points
@@ -52,6 +53,23 @@ def test_a_dominated_point_is_not_on_the_pareto_line(store: Store) -> None:
     spec = studies.spec_of(shapes=[{"seq_len": 128}], plans=["blocks:0,1", "blocks:1,2"])
     found = points(_result(store, studies.filled(store, spec)).judged)
     assert [p.best for p in found] == [True, False]  # the same peak, and slower
+
+
+@pytest.mark.parametrize(
+    ("where", "line"),
+    [
+        ([(1.06, 1.03), (1.23, 0.99)], [(1.0, 1.0), (1.23, 0.99)]),  # the first is worse than plain
+        ([(0.93, 1.04), (1.23, 0.99)], [(0.93, 1.04), (1.0, 1.0), (1.23, 0.99)]),
+        ([(0.98, 0.9), (1.2, 0.7)], [(0.98, 0.9), (1.2, 0.7)]),  # plain itself is beaten
+        ([(1.1, 1.0)], None),
+    ],
+)
+def test_plain_is_a_choice_like_any_other(
+    store: Store, where: list[tuple[float, float]], line: list[tuple[float, float]] | None
+) -> None:
+    (one,) = points(_result(store, studies.failed(store)).judged)
+    found = picture._with_pareto([replace(one, update=u, peak=p) for u, p in where])
+    assert plotted._pareto(found) == ([] if line is None else [line])
 
 
 def test_the_picture_holds_measured_candidates_only(store: Store) -> None:
