@@ -26,7 +26,7 @@ from pages._parts.words import (
 from recompute_core.errors import InputError, StoreError
 from recompute_core.studies.forecast import forecast
 from recompute_core.studies.launch import resume
-from recompute_core.words import MB_NOTE, count
+from recompute_core.words import MB_NOTE, count, interval_name
 
 _QUIET = {"displayModeBar": False}
 
@@ -171,7 +171,8 @@ def _newest(found: Snapshot) -> None:
         return
     shape, plan, samples = pairs
     st.markdown("**Update time, pair by pair**")
-    said = f"{plan_label(plan)} at {shape}: {count(len(samples), 'pair')}; band: 95 % interval."
+    number = len(samples)
+    said = f"{plan_label(plan)} at {shape}: {count(number, 'pair')}; band: {interval_name(number)}."
     st.caption(literal(said))
     colours, gate = chrome.colours(), found.result.thresholds.update_ratio
     st.plotly_chart(

@@ -27,7 +27,7 @@ from .studies.driver import Listener
 from .studies.findings import finding
 from .studies.flow import CellKey, total_cells
 from .studies.store import StudyRow
-from .words import printable
+from .words import interval_name, printable
 
 if TYPE_CHECKING:
     from .comparing.records import Change, StudyComparison
@@ -151,7 +151,7 @@ def study_table(result: StudyResult) -> Table:
         table.add_column(name, no_wrap=True)
     for name in (
         *("saved MB", "peak MB", "peak ratio", "plain ms", "update ms"),
-        *("paired ratio", "95 % interval"),
+        *("paired ratio", interval_name(_fewest_pairs(result))),
     ):
         table.add_column(name, justify="right")
     for name in ("parity", "memory", "time", "verdict"):
@@ -162,6 +162,12 @@ def study_table(result: StudyResult) -> Table:
             table.add_row(_plain(shape), *row)
         table.add_section()
     return table
+
+
+def _fewest_pairs(result: StudyResult) -> int:
+    """Of any timing: what is said of all intervals must hold of the poorest."""
+    timings = [one.candidate.timing for one in result.judged]
+    return min((one.pairs for one in timings if one is not None), default=31)
 
 
 def _plain_row(candidates: list[Judged]) -> list[tuple[str, ...]]:

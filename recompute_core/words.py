@@ -31,6 +31,11 @@ def count(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def interval_name(pairs: int) -> str:
+    """`95 % interval`, or what so few pairs' interval covers: `75 % interval` of three."""
+    return f"{min(95.0, 100 * coverage(pairs)):.3g} % interval"
+
+
 def pairs_words(timing: Timing) -> str:
     """`9 pairs`; with too few for a 95 % interval also what theirs covers."""
     said, covered = count(timing.pairs, "pair"), coverage(timing.pairs)

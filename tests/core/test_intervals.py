@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recompute_core.intervals import coverage, median_interval, ratio_interval
+from recompute_core.words import interval_name
 
 numbers = st.floats(min_value=-1e6, max_value=1e6, allow_subnormal=False)
 many = st.lists(numbers, min_size=1, max_size=40)
@@ -131,3 +132,8 @@ def test_two_unpaired_intervals_cover_the_ratio_as_often_as_they_promise() -> No
         low, high = ratio_interval(candidate, plain)
         held += low <= 1.3 <= high
     assert held / 400 >= 0.95
+
+
+def test_an_interval_is_called_what_it_covers() -> None:
+    names = [interval_name(pairs) for pairs in (1, 3, 5, 6, 9)]
+    assert names == ["0 % interval", "75 % interval", "93.8 % interval", *["95 % interval"] * 2]
