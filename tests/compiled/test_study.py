@@ -109,7 +109,7 @@ THREE = {name: FOUR[name] for name in list(FOUR)[:3]}
         ("every-block", _graphs("reference", recomputed_ops=FOUR), "plain's graphs recompute blocks"),
         (
             "memory-budget-50",
-            _graphs("reference", replayed_ops=999),
+            _graphs("reference", replayed_ops=999, backward_ops=2000),
             "recompute nothing more than",
         ),
         ("memory-budget-50", _graphs("parity", replayed_ops=0), "recompute nothing more than"),
