@@ -63,3 +63,12 @@ def be_the_first_to_go() -> None:
     """When memory runs out, the kernel is to pick this process before others (Linux)."""
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
+
+
+def how_ended(code: int) -> str:
+    """How a process ended, from its exit code (a signal's is negative): what follows its name."""
+    if code == -signal.SIGKILL:
+        return "was killed (signal 9; the kernel does so when memory runs out)"
+    if code < 0:
+        return f"died of signal {-code} ({signal.Signals(-code).name})"
+    return f"ended with exit code {code}"

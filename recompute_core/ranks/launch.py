@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ..processes import how_ended
 from ..studies.launch import environment
 from . import meeting
 
@@ -162,8 +163,4 @@ def why_failed(ranks: list[Ended], count: int) -> str:
 def _how(one: Ended) -> str:
     if one.reason is not None:
         return f": {one.reason}"
-    if one.exit_code == -signal.SIGKILL:
-        return " was killed (signal 9; the kernel does so when memory runs out)"
-    if one.exit_code < 0:
-        return f" died of signal {-one.exit_code} ({signal.Signals(-one.exit_code).name})"
-    return f" ended with exit code {one.exit_code} and left no reason"
+    return f" {how_ended(one.exit_code)}" + (" and left no reason" if one.exit_code >= 0 else "")

@@ -26,7 +26,7 @@ from .. import workloads
 from ..checks import snapshot
 from ..results import Record
 from ..studies.environment import backend_for, check_same_environment, describe_environment
-from ..studies.phases import check, plain_of, proof_of, ready, same_batch
+from ..studies.phases import check, pairs_to, plain_of, proof_of, ready, same_batch
 from ..studies.store import Phase
 from ..studies.worker import Assignment, reason_of, set_threads
 from ..workloads.device import cast, move, pick_device, repeat_itself
@@ -151,7 +151,7 @@ class _Member:
             proof,
             self._team,
             ranks,
-            lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
+            pairs_to(say),
         )
 
 

@@ -5,11 +5,11 @@ happens as JSON lines. Another scheduler is one more file with these two classes
 """
 
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from ..processes import how_ended
 from .worker import Assignment
 
 TICK_S = 0.2
@@ -113,9 +113,5 @@ def _understood(line: bytes, hear: Hear) -> None:
 
 
 def why_ended(code: int) -> str:
-    """Why a worker's process ended that owes a result, from its exit code (a signal's is negative)."""
-    if code == -signal.SIGKILL:
-        return "the worker was killed (signal 9; the kernel does so when memory runs out)"
-    if code < 0:
-        return f"the worker died of signal {-code} ({signal.Signals(-code).name})"
-    return f"the worker ended with exit code {code} and no result"
+    """Why a worker's process ended that owes a result, from its exit code."""
+    return f"the worker {how_ended(code)}" + (" and no result" if code >= 0 else "")

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from ..plans.names import Regions
 from ..results import Canary, Memory, Noise, Parity, ParityPassed, Reference
 from ..spec import StudySpec
 from .artifacts import reference_name
 from .engine import follow
+from .flow import read_record
 from .local_engine import LocalEngine
 from .store import Phase
 from .worker import Assignment
@@ -23,7 +22,6 @@ from .worker import Assignment
 Tell = Callable[[str], None]
 """Told what is being done, in a few words."""
 
-_PARITY: TypeAdapter[Parity] = TypeAdapter(Parity)
 _WORDS: dict[Phase, str] = {
     "reference": "plain update",
     "noise": "plain update again",
@@ -140,17 +138,5 @@ class _Hearing:
         elif kind == "failed":
             self.found.failed = (phase, said["reason"])
         elif kind == "done":
-            self._keep(phase, said["payload"])
+            setattr(self.found, phase, read_record(phase, said["payload"]))
             self.left.remove(phase)
-
-    def _keep(self, phase: Phase, payload: dict[str, Any]) -> None:
-        if phase == "reference":
-            self.found.reference = Reference.model_validate(payload)
-        elif phase == "noise":
-            self.found.noise = Noise.model_validate(payload)
-        elif phase == "canary":
-            self.found.canary = Canary.model_validate(payload)
-        elif phase == "memory":
-            self.found.memory = Memory.model_validate(payload)
-        else:
-            self.found.parity = _PARITY.validate_python(payload)

@@ -8,7 +8,7 @@ import torch
 from ..checks import parity
 from ..checks.snapshot import Snapshot
 from ..plans.apply import Applied, applied
-from ..results import Canary, Noise, Parity, ParityPassed, Reference
+from ..results import Canary, Noise, Pair, Parity, ParityPassed, Reference
 from ..spec import StudySpec
 from ..together import ALONE, Together
 from ..workloads.job import Job
@@ -68,6 +68,11 @@ def check(
         task.budget,
         plain.compiled.replayed_ops if plain.compiled else 0,
     )
+
+
+def pairs_to(say: Callable[..., None]) -> Callable[[Pair], None]:
+    """Says each pair of updates as it is timed."""
+    return lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s)
 
 
 def ready(job: Job, task: Assignment, seed: int) -> tuple[torch.optim.Optimizer, Applied]:

@@ -62,7 +62,6 @@ class RayEngine:
     def __init__(self, address: str, device: Device, gpus: int, log: Path) -> None:
         """Connect; raises EngineError when the cluster cannot be used or lacks what is asked for. `gpus`
         are those of one task, where it has any."""
-        self._address = address
         self._log = log
         self._gpus = gpus
         self._references: dict[Path, list[Any]] = {}
@@ -84,9 +83,11 @@ class RayEngine:
 
     def start(self, assignment: Assignment) -> "RayWorker | None":
         """Begin a task; its lines arrive through the worker. None where the free node is gone."""
-        options: dict[str, Any] = {"num_gpus": self._gpus, "num_cpus": self._share()}
         node = None
-        if not self._with_gpu:
+        options: dict[str, Any]
+        if self._with_gpu:
+            options = {"num_gpus": self._gpus, "num_cpus": self._share()}
+        else:
             node = self._free_node()
             if node is None:
                 return None
@@ -149,7 +150,6 @@ class RayWorker:
         self.waiting = True
         self.over = False
         self._said = said
-        self._phase = task.phases[0]
         self._paths = {path.name: path for path in task.writes}
         self._begun: set[str] = set()
         self._log = log
@@ -276,7 +276,7 @@ class _Cluster:
         try:
             return answer.result(_LOST_S)
         except TimeoutError:
-            raise EngineError(f"the Ray cluster at {self._address} no longer answers") from None
+            raise self._gone() from None
 
     def _answers(self) -> bool:
         silent = answers(self._address) is not None
@@ -284,8 +284,11 @@ class _Cluster:
         if not silent:
             self._answered = self._asked
         elif self._asked - self._answered > _LOST_S:
-            raise EngineError(f"the Ray cluster at {self._address} no longer answers")
+            raise self._gone()
         return not silent
+
+    def _gone(self) -> EngineError:
+        return EngineError(f"the Ray cluster at {self._address} no longer answers")
 
 
 @contextmanager

@@ -248,11 +248,11 @@ def _reference(build: Callable[[], Any], task: Assignment) -> Record:
 def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callable[..., None]) -> Record:
     from ..meters.memory import measure_memory
     from ..meters.timing import measure_time
-    from .phases import proof_of, ready
+    from .phases import pairs_to, proof_of, ready
 
     proof = proof_of(phase, task)
     if task.spec.compile is not None:
-        return _compiled_cost(phase, build(), task, say)
+        return _compiled_cost(phase, build(), task, proof, say)
     job = build()
     optimizer, put_on = ready(job, task, task.spec.seed)
     if phase == "memory":
@@ -263,18 +263,20 @@ def _cost(phase: Phase, build: Callable[[], Any], task: Assignment, say: Callabl
         put_on,
         task.spec.timing,
         proof,
-        lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
+        pairs_to(say),
     )
 
 
-def _compiled_cost(phase: Phase, job: Any, task: Assignment, say: Callable[..., None]) -> Record:
+def _compiled_cost(
+    phase: Phase, job: Any, task: Assignment, proof: ParityPassed, say: Callable[..., None]
+) -> Record:
     from ..compiled.costs import compiled_memory, compiled_time
     from ..compiled.job import compiled
     from ..workloads.update import optimizer_of, seed_everything
+    from .phases import pairs_to
 
-    spec, proof = task.spec, task.proof
+    spec = task.spec
     assert spec.compile is not None
-    assert proof is not None
     optimizer = optimizer_of(job, spec.optimizer)
     candidate = compiled(job, spec.compile, task.regions, spec.checkpoint, task.budget)
     seed_everything(spec.seed)
@@ -286,7 +288,7 @@ def _compiled_cost(phase: Phase, job: Any, task: Assignment, say: Callable[..., 
         optimizer,
         spec.timing,
         proof,
-        lambda pair: say("pair", plain_s=pair.plain_s, candidate_s=pair.candidate_s),
+        pairs_to(say),
     )
 
 
