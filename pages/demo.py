@@ -125,8 +125,10 @@ def _write(name: str, value: str) -> None:
 
 
 def _go(step: int) -> None:
+    elsewhere = step != _step()
     _write("step", str(step))
-    start_anew()
+    if elsewhere:  # a press that was told twice must not take a slider from under a hand
+        start_anew()
 
 
 def _chosen() -> None:

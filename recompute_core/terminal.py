@@ -41,6 +41,8 @@ _VERDICTS = {
     "error": "[red]error[/]",
 }
 _WORDS = {"pass": "[green]pass[/]", "fail": "[red]fail[/]", "undecided": "[yellow]undecided[/]"}
+_BEGINNINGS = {"asked": "waiting for a worker for ", "placed": "loading torch for ", "start": ""}
+"""What is said of a phase on its way to its first figure."""
 
 
 @contextmanager
@@ -62,9 +64,10 @@ def progress(spec: StudySpec, done: int) -> Iterator[Listener]:
             if kind == "queued":
                 others = f"{data['ahead']} ahead" if data["ahead"] else "the device is busy"
                 bar.update(task, description=f"queued: {others}")
-            elif cell is not None and kind == "start":
+            elif cell is not None and kind in _BEGINNINGS:
                 pairs.clear()
-                bar.update(task, description=_plain(f"{cell[2]} of {_whose(cell[1])} at {cell[0]}"))
+                what = f"{_BEGINNINGS[kind]}{cell[2]} of {_whose(cell[1])} at {cell[0]}"
+                bar.update(task, description=_plain(what))
             elif cell is not None and kind == "done":
                 console.print(_plain(finding(*cell, data["payload"])), highlight=False)
                 bar.advance(task)

@@ -186,6 +186,11 @@ def _line(event: Event, payloads: dict[tuple[str, str, Phase], dict[str, object]
     if event.kind == "failed":
         who = f"{plan_label(str(event.plan))} at {event.shape_key}"
         return f"{event.phase}: failed for {who}: {event.data.get('reason')}"
+    if event.kind == "placed":
+        gpus = [str(gpu) for gpu in event.data.get("gpus", [])]
+        on = f", GPU {', '.join(gpus)}" if gpus else ""
+        where = f"node {event.data.get('node')}{on}"
+        return f"{event.phase}: {plan_label(str(event.plan))} at {event.shape_key} goes to {where}"
     return None
 
 

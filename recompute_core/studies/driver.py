@@ -26,11 +26,12 @@ from .environment import check_same_environment
 from .flow import Book, CellKey, Task, next_task, read_record, ready_tasks, without_rollback
 from .locks import Lock, machine_lock
 from .looking import check_registered
-from .store import Status, Store
+from .store import Phase, Status, Store
 from .worker import Assignment
 
 Listener = Callable[[str, CellKey | None, dict[str, Any]], None]
-"""Hears (kind, cell, data) of everything that is written to the store."""
+"""Hears (kind, cell, data) of everything that is written to the store, and `asked` of a worker that was
+asked for and has not begun."""
 
 
 def unheard(kind: str, cell: CellKey | None, data: dict[str, Any]) -> None:
@@ -121,6 +122,7 @@ class _Driver:
             with ExitStack() as ending:  # each is stopped, whatever becomes of another
                 ending.callback(engine.close)
                 for one in self._running:
+                    ending.callback(one.listening.forget_begun)
                     ending.callback(one.following.stop)
         result = assemble(self._store.study(self._study), self._store.cells(self._study))
         failed = any(cell.state == "failed" for cell in self._store.cells(self._study))
@@ -199,6 +201,7 @@ class _Driver:
         listening = _Listening(self, task)
         following = Following(worker, listening.hear, self._spec.silence_s)
         self._running.append(_Running(task, following, listening))
+        self._listen("asked", (task.shape_key, task.plan, task.phases[0]), {})
         return True
 
     def _canary_of(self, task: Task) -> Canary | None:
@@ -229,7 +232,7 @@ class _Listening:
         engine = driver._spec.engine
         self._elsewhere = {} if engine == "local" else {"engine": engine}
         self._left = list(task.phases)
-        self._begun: str | None = None
+        self._begun: Phase | None = None
         self.told = 0
         """How many phases have ended."""
 
@@ -262,6 +265,11 @@ class _Listening:
         except RuntimeError as error:
             raise Garbled(str(error)) from None
         self._store.set_environment(self._study, here | self._elsewhere)
+
+    def forget_begun(self) -> None:
+        """The worker was stopped, so what it was doing is to be done again."""
+        if self._begun in self._left:
+            self._store.forget_cell(self._study, self._task.shape_key, self._task.plan, self._begun)
 
     def end(self, why: str) -> None:
         """The worker has ended; the phase it owed is a failure."""

@@ -65,7 +65,9 @@ def test_all_five_steps_by_keyboard(
     _at(page, 4)
     slider = page.get_by_role("slider", name="Peak, at most")
     slider.focus()
-    for _ in range(45):
+    for _ in range(90):  # a redraw that comes in between may take a press with it
+        if slider.input_value() == "0.37":
+            break
         slider.press("ArrowLeft")
     expect(page.locator(".rs-verdict p")).to_contain_text("Keep the original", timeout=_SLOW_MS)
     page.wait_for_url(re.compile("peak=0.37"))

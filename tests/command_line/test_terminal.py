@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from rich.console import Console
 
 from recompute_core import terminal
@@ -35,6 +36,21 @@ def test_names_in_progress_are_no_marks(capsys) -> None:
         listen("failed", key, {"reason": HOSTILE})
     said = " ".join(capsys.readouterr().err.split())
     assert f"parity failed for {SHOWN} at T=1 B=1: {SHOWN}" in said
+
+
+def test_what_has_not_begun_says_what_it_waits_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    key = ("T=1 B=1", "every-block", "parity")
+    for kind, says in [
+        ("asked", "waiting for a worker for parity of every-block at T=1 B=1"),
+        ("placed", "loading torch for parity of every-block at T=1 B=1"),
+        ("start", "parity of every-block at T=1 B=1"),
+    ]:
+        with terminal.progress(made.SPEC, 0) as listen:
+            listen(kind, key, {})
+        assert says in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_times_of_a_row_are_of_its_own_pairs() -> None:

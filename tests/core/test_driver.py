@@ -390,6 +390,7 @@ def test_cancelled_it_ends_at_once_and_can_be_resumed(
     assert not store.driver_lock(study).is_held()
     before = done(store, study)
     assert {key[2] for key in before} == {"reference", "noise", "legality"}
+    assert {cell.state for cell in store.cells(study)} == {"done"}, "nothing runs any more"
     drive(store, study)
     assert store.study(study).status == "done"
     assert {key: done(store, study)[key] for key in before} == before

@@ -26,6 +26,14 @@ def _queue(**known: object) -> Queue:
 MEASURING = {"measuring": "gpt, 4 of 12 cells", "running": "a", "is_held": True}
 
 
+@pytest.mark.parametrize(("gpus", "on"), [([], "node 10.0.0.2"), (["3"], "node 10.0.0.2, GPU 3")])
+def test_the_log_names_the_node_that_a_cell_goes_to(store: Store, gpus: list[str], on: str) -> None:
+    study, key = store.create(studies.spec_of()), ("T=64 B=1", "every-block", "time")
+    store.add_event(study, "placed", key, node="10.0.0.2", node_id="ab", gpus=gpus)
+    said = [text for _, text in progress.log_lines(store.events(study), [])]
+    assert said == [f"time: every-block at T=64 B=1 goes to {on}"]
+
+
 @pytest.mark.parametrize(
     ("queue", "study", "says"),
     [
