@@ -7,8 +7,9 @@ import streamlit as st
 from pages._parts import chrome, markup
 from pages._parts.data import get_store
 from pages._parts.history import VERDICT_CHOICES, has_long_names, history_table, in_full, kept, workloads
-from pages._parts.words import MISSING, TALL_ROW_PX
-from recompute_core.studies.store import StudyRow
+from pages._parts.words import MISSING, TALL_ROW_PX, literal
+from recompute_core.studies.salvage import were_set_aside
+from recompute_core.studies.store import Store, StudyRow
 from recompute_core.words import count
 
 _MOST = 5000
@@ -22,6 +23,7 @@ def main() -> None:
     if not rows:
         chrome.nothing_yet()
         _unlisted(all_of_them, 0)
+        _set_aside(store)
         return
     shown = _narrowed(rows)
     _counts(rows, shown)
@@ -31,6 +33,7 @@ def main() -> None:
     else:
         _list(shown)
     _unlisted(all_of_them, len(rows))
+    _set_aside(store)
 
 
 def _narrowed(rows: list[StudyRow]) -> list[StudyRow]:
@@ -54,6 +57,17 @@ def _narrowed(rows: list[StudyRow]) -> list[StudyRow]:
             "Verdict", VERDICT_CHOICES, selection_mode="multi", key="verdict", bind="query-params"
         )
     return kept(rows, text or "", workload, verdicts)
+
+
+def _set_aside(store: Store) -> None:
+    """A store that was found damaged stands beside this one until somebody removes it."""
+    for damaged in were_set_aside(store.path):
+        st.caption(
+            literal(
+                f"A store was found damaged and set aside as {damaged.name}, in {store.home}. "
+                "What could be read of it is in this list; remove the file when you need it no longer."
+            )
+        )
 
 
 def _show_all() -> None:

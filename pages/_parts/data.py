@@ -22,6 +22,7 @@ from recompute_core.settings import OwnSettings
 from recompute_core.spec import StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.forecast import measured_speed
+from recompute_core.studies.salvage import is_marked
 from recompute_core.studies.searching import at_shape
 from recompute_core.studies.store import Cell, Event, Status, Store, StudyRow, home_folder
 
@@ -59,8 +60,9 @@ class _Kept:
             there = _file_of(self._store)
             if there is None:
                 raise StoreError(f"{self._store.path}: is gone; put it back, or start the server again")
-            if there != self._file:
-                self._store, self._file = Store(self._store.home), there
+            if there != self._file or is_marked(self._store.path):
+                self._store = Store(self._store.home)
+                self._file = _file_of(self._store)
             return self._store
 
 

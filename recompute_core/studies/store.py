@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,7 @@ from ..errors import InputError, StoreError, StudyError
 from ..results import Verdict
 from ..spec import StudySpec
 from ..words import in_utc
+from . import salvage
 from .locks import Lock
 
 Phase = Literal["reference", "noise", "legality", "canary", "parity", "memory", "time"]
@@ -142,8 +144,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"{self.home}: cannot make the folder: {error.strerror}") from None
         with self._speaking_plainly():
-            self._db = sqlite3.connect(self.path, timeout=10, check_same_thread=False)
-            self._db.row_factory = sqlite3.Row
+            self._connect(self.path)
             self._prepare()
 
     def close(self) -> None:
@@ -243,19 +244,7 @@ class Store:
             rows = db.execute(
                 "SELECT * FROM cells WHERE study = ? ORDER BY started_at, rowid", (study,)
             ).fetchall()
-        return [
-            Cell(
-                row["shape_key"],
-                row["plan"],
-                row["phase"],
-                row["state"],
-                json.loads(row["payload"]) if row["payload"] else None,
-                row["reason"],
-                row["started_at"],
-                row["seconds"],
-            )
-            for row in rows
-        ]
+        return [self._cell(study, row) for row in rows]
 
     def timed(self, shape_key: str) -> list[tuple[str, str]]:
         """Study and plan of whatever was timed at a shape, the newest study first."""
@@ -332,18 +321,7 @@ class Store:
                 "SELECT * FROM events WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (study, after, limit),
             ).fetchall()
-        return [
-            Event(
-                row["seq"],
-                row["at"],
-                row["kind"],
-                row["shape_key"],
-                row["plan"],
-                row["phase"],
-                json.loads(row["data"]),
-            )
-            for row in rows
-        ]
+        return [self._event(study, row) for row in rows]
 
     def last_seq(self, study: str) -> int:
         """Number of a study's newest event: two equal answers mean that nothing has changed."""
@@ -399,9 +377,7 @@ class Store:
             ):
                 raise ValueError
         except ValueError:
-            raise StudyError(
-                f"{self.path}: study {row['id']} is damaged or was written by another version"
-            ) from None
+            raise self._unreadable(row["id"]) from None
         status: Status = row["status"]
         if status in ("queued", "running") and not self._lock(row["id"]).is_held():
             status = "interrupted"
@@ -418,18 +394,97 @@ class Store:
             bool(row["cancel"]),
         )
 
+    def _cell(self, study: str, row: sqlite3.Row) -> Cell:
+        return Cell(
+            row["shape_key"],
+            row["plan"],
+            row["phase"],
+            row["state"],
+            self._said(study, row["payload"]) if row["payload"] else None,
+            row["reason"],
+            row["started_at"],
+            row["seconds"],
+        )
+
+    def _event(self, study: str, row: sqlite3.Row) -> Event:
+        return Event(
+            row["seq"],
+            row["at"],
+            row["kind"],
+            row["shape_key"],
+            row["plan"],
+            row["phase"],
+            self._said(study, row["data"]),
+        )
+
+    def _said(self, study: str, text: str) -> dict[str, Any]:
+        try:
+            said = json.loads(text)
+        except ValueError:
+            said = None
+        if not isinstance(said, dict):
+            raise self._unreadable(study)
+        return said
+
+    def _unreadable(self, study: str) -> StudyError:
+        return StudyError(f"{self.path}: study {study} is damaged or was written by another version")
+
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute("PRAGMA foreign_keys = ON")
         # One opener at a time: SQLite does not wait when another process is switching to WAL.
         opening = Lock(self.home / "recompute.lock")
         if not opening.acquire(patience_s=10):
             raise StoreError(f"{self.path}: another process is opening it and does not end")
         try:
-            if not self._is_ours():
+            if self._is_damaged():
+                self._begin_anew()
+            elif not self._is_ours():
                 self._make()
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA foreign_keys = ON")
         finally:
             opening.release()
+
+    def _connect(self, path: Path) -> None:
+        self._db = salvage.connect(path)
+        self._db.row_factory = sqlite3.Row
+
+    def _is_damaged(self) -> bool:
+        """Whether the file was found broken by whoever used it last, and is; or is no database, where
+        folders of studies beside it say that it was one."""
+        if salvage.is_marked(self.path):
+            if not salvage.is_whole(self._db):
+                return True
+            salvage.take_mark(self.path)
+        try:
+            self._is_ours()
+        except salvage.TROUBLE as error:
+            if salvage.is_damage(error) and self._was_ours():
+                return True
+            raise
+        return False
+
+    def _was_ours(self) -> bool:
+        return (self.home / "studies").is_dir()
+
+    def _begin_anew(self) -> None:
+        """Set the damaged file aside, with a new one in its place that has what can be read of it."""
+        for lock in sorted((self.home / "studies").glob("*/driver.lock")):
+            if Lock(lock).is_held():
+                raise StoreError(
+                    f"{self.path}: is damaged; study {lock.parent.name} is still being driven: once "
+                    "that has ended, the next command sets the damaged file aside"
+                )
+        self._db.close()
+        fresh = salvage.place_for_new(self.path)
+        self._connect(fresh)
+        self._make()
+        with self._transaction() as db:
+            kept = salvage.bring_over(self.path, db)
+        self._db.close()
+        aside = salvage.set_aside(self.path, fresh)
+        self._connect(self.path)
+        said = f"it is kept as {aside.name}, and what could be read goes on: {kept}"
+        print(f"{self.path}: was damaged; {said}", file=sys.stderr, flush=True)
 
     def _make(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -461,8 +516,12 @@ class Store:
         """Turn what SQLite says into one line with the file's path."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: {_PLAIN_WORDS.get(str(error), str(error))}") from None
+        except salvage.TROUBLE as error:
+            said = _PLAIN_WORDS.get(str(error), str(error))
+            if salvage.is_damage(error) and self._was_ours():
+                salvage.leave_mark(self.path)
+                said = "is damaged; the next command sets it aside and keeps what can be read of it"
+            raise StoreError(f"{self.path}: {said}") from None
 
 
 def seconds_apart_from_time(cells: Iterable[Cell]) -> float:

@@ -7,6 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages._parts.history import history_table, in_full, kept, workloads
 from recompute_core.spec import parse_spec
+from recompute_core.studies.salvage import leave_mark, were_set_aside
 from recompute_core.studies.store import Store
 
 from . import studies
@@ -145,6 +146,21 @@ def test_a_damaged_study_breaks_no_page(open_page: OpenPage, store: Store, damag
     assert "1 study of this store cannot be read: damaged, or written by another version." in said
     assert f"The study “{damaged}” is damaged or was written by another version." in said
     assert "compare" in text(open_page("compare", a=damaged, b=whole)).lower()
+
+
+def test_a_damaged_store_is_set_aside_and_said(open_page: OpenPage, store: Store) -> None:
+    """While the server has it open: once the damage was met, the next look has a store again."""
+    studies.filled(store)
+    assert len(listed(open_page("studies"))) == 1
+    store.close()
+    sqlite3.connect(store.path).execute("PRAGMA wal_checkpoint(TRUNCATE)").connection.close()
+    data = bytearray(store.path.read_bytes())
+    data[len(data) // 4 : len(data) // 2] = b"\xa5" * (len(data) // 2 - len(data) // 4)
+    store.path.write_bytes(data)
+    leave_mark(store.path)
+    said = text(open_page("studies"))
+    (aside,) = were_set_aside(store.path)
+    assert f"A store was found damaged and set aside as {aside.name}, in {store.home}." in said
 
 
 def test_a_study_that_was_deleted_is_said(open_page: OpenPage, store: Store) -> None:

@@ -1,0 +1,201 @@
+"""A damaged store: noticed, set aside whole, told in one line, and what can be read goes on."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recompute_core.errors import StoreError, StudyError
+from recompute_core.spec import StudySpec
+from recompute_core.studies.salvage import were_set_aside
+from recompute_core.studies.store import Cell, Store
+
+_PAGE = 4096
+_PHASES = ("canary", "parity", "memory", "time")
+
+
+def _filled(home: Path, studies: int = 3, plans: int = 20) -> dict[str, list[Cell]]:
+    """A store with finished phases of a kilobyte each, closed; what is in it."""
+    store = Store(home)
+    for _ in range(studies):
+        study = store.create(StudySpec())
+        for plan in range(plans):
+            for phase in _PHASES:
+                key = ("T=1 B=1", f"blocks:{plan}", phase)
+                store.begin_cell(study, *key)
+                store.finish_cell(study, *key, {"figures": [plan] * 300})
+        store.conclude(study, "done", "adopt", "Adopt.")
+    found = {row.id: store.cells(row.id) for row in store.studies()}
+    store.close()
+    return found
+
+
+def _overwrite(path: Path, first_page: int, pages: int, junk: bytes = b"\xa5") -> bytes:
+    data = bytearray(path.read_bytes())
+    data[first_page * _PAGE : (first_page + pages) * _PAGE] = junk * (pages * _PAGE)
+    path.write_bytes(data)
+    return bytes(data)
+
+
+def _read_all(store: Store) -> None:
+    for row in store.studies():
+        with suppress(StudyError):  # a row that says no JSON costs its study, in one line
+            store.cells(row.id)
+            store.events(row.id)
+
+
+def test_a_broken_page_costs_what_it_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = _filled(tmp_path)
+    path = tmp_path / "recompute.sqlite3"
+    broken = _overwrite(path, path.stat().st_size // _PAGE // 2, 2)
+    store = Store(tmp_path)  # nothing has met the damage yet
+    with pytest.raises(
+        StoreError, match="is damaged; the next command sets it aside and keeps what can"
+    ):
+        _read_all(store)
+    store.close()
+
+    store = Store(tmp_path)
+    said = capsys.readouterr().err
+    (aside,) = were_set_aside(path)
+    assert aside.read_bytes() == broken
+    assert said.count("\n") == 1
+    assert f"{path}: was damaged; it is kept as {aside.name}, and what could be read goes on: " in said
+    after = {row.id: store.cells(row.id) for row in store.studies()}
+    assert after.keys() == before.keys()
+    assert all(cell in before[study] for study, cells in after.items() for cell in cells)
+    kept = sum(map(len, after.values()))
+    assert 0.8 * 3 * 80 < kept < 3 * 80, "two pages of a hundred"
+    assert f"3 studies and {kept} finished phases" in said
+    study = store.create(StudySpec())
+    store.close()
+
+    store = Store(tmp_path)  # and it is a store like any other
+    assert capsys.readouterr().err == ""
+    assert [row.id for row in store.studies()] == [study, *after]
+    assert [found.name for found in were_set_aside(path)] == [aside.name]
+    store.close()
+
+
+@pytest.mark.parametrize("length", [1, 50, _PAGE - 1, _PAGE])
+def test_a_file_without_its_beginning(
+    tmp_path: Path, length: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _filled(tmp_path, studies=1, plans=2)
+    path = tmp_path / "recompute.sqlite3"
+    path.write_bytes(b"\xa5" * length + path.read_bytes()[length:])
+    store = Store(tmp_path)
+    assert "was damaged; it is kept as" in capsys.readouterr().err
+    store.create(StudySpec())
+    store.close()
+
+
+def test_not_while_a_study_is_driven_into_it(tmp_path: Path) -> None:
+    (study,) = _filled(tmp_path, studies=1, plans=2)
+    store = Store(tmp_path)
+    lock = store.claim(study)
+    store.close()
+    path = tmp_path / "recompute.sqlite3"
+    broken = _overwrite(path, 0, 1)
+    with pytest.raises(StoreError, match=f"is damaged; study {study} is still being driven"):
+        Store(tmp_path)
+    assert path.read_bytes() == broken
+    lock.release()
+    Store(tmp_path).close()
+    assert len(were_set_aside(path)) == 1
+
+
+def test_a_mark_on_a_store_that_is_whole_is_taken_off(tmp_path: Path) -> None:
+    before = _filled(tmp_path, studies=1, plans=2)
+    (tmp_path / "recompute.damaged").touch()
+    store = Store(tmp_path)
+    assert {row.id: store.cells(row.id) for row in store.studies()} == before
+    assert not (tmp_path / "recompute.damaged").exists()
+    assert were_set_aside(store.path) == []
+    store.close()
+
+
+def test_what_is_no_json_or_of_no_study_is_not_brought_over(tmp_path: Path) -> None:
+    (study,) = _filled(tmp_path, studies=1, plans=2)
+    path = tmp_path / "recompute.sqlite3"
+    db = sqlite3.connect(path)
+    db.execute("UPDATE cells SET payload = '{' WHERE plan = 'blocks:0' AND phase = 'time'")
+    db.execute("UPDATE cells SET study = 'nobody' WHERE plan = 'blocks:1' AND phase = 'time'")
+    db.execute("UPDATE cells SET state = 'running' WHERE plan = 'blocks:1' AND phase = 'memory'")
+    db.commit()
+    db.execute("PRAGMA writable_schema = ON")
+    db.execute("UPDATE sqlite_master SET rootpage = 9999 WHERE name = 'events_of_study'")
+    db.commit()
+    db.close()
+    (tmp_path / "recompute.damaged").touch()
+    store = Store(tmp_path)
+    assert [(cell.plan, cell.phase) for cell in store.cells(study)] == [
+        *(("blocks:0", phase) for phase in ("canary", "parity", "memory")),
+        *(("blocks:1", phase) for phase in ("canary", "parity")),
+    ]
+    assert [row.status for row in store.studies()] == ["done"]
+    store.close()
+
+
+def test_a_command_goes_on_and_says_what_happened(tmp_path: Path) -> None:
+    _filled(tmp_path, studies=1, plans=2)
+    _overwrite(tmp_path / "recompute.sqlite3", 0, 1)
+    command = [sys.executable, "-m", "recompute_core", "studies", "--json", "-"]
+    first, second = (
+        subprocess.run(command, env={"RECOMPUTE_HOME": str(tmp_path)}, capture_output=True, text=True)
+        for _ in range(2)
+    )
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert first.stderr.count("\n") == 1 and "was damaged; it is kept as" in first.stderr
+    assert second.stderr == ""
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A store's file."""
+    home = tmp_path_factory.mktemp("made")
+    _filled(home, studies=2, plans=4)
+    return (home / "recompute.sqlite3").read_bytes()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_whatever_is_broken_it_is_one_line_and_then_a_store(
+    made: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    home, content = tmp_path_factory.mktemp("home"), bytearray(made)
+    (home / "studies").mkdir()
+    path, size = home / "recompute.sqlite3", len(made)
+    for _ in range(data.draw(st.integers(1, 4))):
+        at, length = size * data.draw(st.integers(0, 999)) // 1000, data.draw(st.integers(1, 3 * _PAGE))
+        content[at : at + length] = bytes([data.draw(st.integers(0, 255))]) * min(length, size - at)
+    broken = bytes(content[: size * data.draw(st.sampled_from([2, 2, 1])) // 2])
+    path.write_bytes(broken)
+    said = []
+    for _ in range(3):
+        try:
+            store = Store(home)
+        except StoreError as error:
+            said.append(str(error))
+            continue
+        try:
+            _read_all(store)
+            store.create(StudySpec())
+            break
+        except StoreError as error:
+            said.append(str(error))
+        finally:
+            store.close()
+    assert not any("\n" in line for line in said)
+    if len(said) == 3:  # the mark of whose it is was hit: then it is nobody's to set aside
+        assert "not a store of Recompute Studio" in said[-1] or "made by another version" in said[-1]
+        assert path.read_bytes() == broken
+    else:
+        assert len(said) < 2
