@@ -1,0 +1,48 @@
+"""A clock that is put back by an hour while a study runs, by libfaketime under every process of it."""
+
+import random
+import time
+from pathlib import Path
+
+from . import aftermath
+from .kills import ended_of
+from .ledger import Count
+from .scene import eventually, scene
+
+
+def library() -> Path | None:
+    """libfaketime, where it is installed."""
+    for folder in (Path("/usr/lib"), Path("/usr/local/lib")):
+        for found in sorted(folder.glob("**/faketime/libfaketimeMT.so.1")):
+            return found
+    return None
+
+
+def put_back(chance: random.Random) -> Count:
+    """One study during which it becomes an hour earlier, once as it begins and once at its end."""
+    count, fake = Count("clock put back", runs=1), library()
+    assert fake is not None
+    with scene() as here:
+        clock = here.folder / "clock"
+        clock.write_text("+0\n")
+        here.extra = {
+            "LD_PRELOAD": str(fake),
+            "FAKETIME_TIMESTAMP_FILE": str(clock),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+        started = here.start_study()
+        eventually(here.study)
+        time.sleep(chance.uniform(0, 3))
+        count.injected = int(started.poll() is None)
+        clock.write_text("-1h\n")
+        said = ended_of(here, started)
+        count.broken += said.code not in (0, 1, 3)
+        study = here.study()
+        assert study is not None
+        with here.store() as store:
+            count.broken += sum((cell.seconds or 0) < 0 for cell in store.cells(study))
+            numbers = [event.seq for event in store.events(study)]
+            count.broken += numbers != sorted(numbers)
+        aftermath.look(here, count, here.finished(), said)
+    return count

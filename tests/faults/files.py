@@ -1,0 +1,44 @@
+"""The store's file, broken in its middle or at its head between two commands."""
+
+import random
+
+from .kills import ended_of
+from .ledger import Count
+from .scene import scene
+
+_PAGE = 4096
+
+
+def corrupt(chance: random.Random) -> Count:
+    """One finished study, some pages overwritten: noticed, set aside whole, told; a new study works.
+
+    The phases on the broken pages are gone and are not counted as lost; a phase that is there afterwards
+    and is not what it was is."""
+    count = Count("store corrupted", runs=1)
+    with scene() as here:
+        assert ended_of(here, here.start_study()).code in (0, 1, 3)
+        before, path = here.finished(), here.home / "recompute.sqlite3"
+        content = bytearray(path.read_bytes())
+        pages = len(content) // _PAGE
+        first = 0 if chance.random() < 0.3 else chance.randrange(1, pages)
+        last = min(pages, first + chance.randint(1, 4))
+        content[first * _PAGE : last * _PAGE] = chance.randbytes((last - first) * _PAGE)
+        path.write_bytes(content)
+        told = False
+        for _ in range(2):
+            said = here.run("studies", "--json", "-")
+            told |= "was damaged; it is kept as" in said.err
+            count.tracebacks += not said.is_plain
+            if study := here.study():
+                count.tracebacks += not here.run("longer", study).is_plain
+        aside = [found for found in here.home.glob("*.damaged-*") if found.read_bytes() == content]
+        count.injected = int(told)
+        count.broken += told != bool(aside)
+        after = here.finished()
+        count.lost += sum(before.get(key) != cell for key, cell in after.items())
+        count.broken += here.run("studies").code != 0
+        again = ended_of(here, here.start_study())
+        count.broken += again.code not in (0, 1, 3)
+        count.tracebacks += not again.is_plain
+        count.orphans += here.orphans()
+    return count

@@ -1,0 +1,157 @@
+"""The dashboard's server: killed, its estimator killed, and two of them on one store."""
+
+import random
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from tests.browser.chrome import free_port
+from tests.load.visitor import Visitor
+
+from . import aftermath
+from .ledger import Count
+from .scene import Scene, eventually, scene
+
+_TINY = {
+    "workload": "gpt", "gpt_blocks": "2", "gpt_width": "32", "gpt_heads": "2", "gpt_vocab": "17",
+    "gpt_lengths": "16", "gpt_batches": "2", "plans": "every-block", "finer": "", "max_peak": "1",
+    "max_update": "2", "threads": "1",
+}  # fmt: skip
+"""Set up's form, as its address holds it."""
+_LAUNCH = "Declare thresholds and launch"
+
+
+def killed(chance: random.Random) -> Count:
+    """The server, at a moment of a study that was launched in it: the study goes on without it."""
+    count = Count("server", runs=1)
+    with scene() as here:
+        with _server(here) as (address, server):
+            _launch(here, address)
+            time.sleep(chance.uniform(0, 4))
+            server.kill()
+            count.injected = 1
+            before = here.finished()
+        count.broken += not eventually(lambda: not here.processes(), 120)
+        aftermath.look(here, count, before)
+        count.broken += _shows(here) > 0
+    return count
+
+
+def estimator_killed(chance: random.Random) -> Count:
+    """The process that estimates for Set up, while somebody changes the form."""
+    count = Count("estimator", runs=1)
+    with scene() as here:
+        with _server(here) as (address, server), Visitor(address, "set-up", dict(_TINY)) as visitor:
+            visitor.open()
+            for length in ("16", "32", "48", "64"):
+                visitor.asked["gpt_lengths"] = length
+                killer = threading.Thread(target=_kill_one, args=(server, chance, count))
+                killer.start()
+                visitor.press("Find the longest sequence")
+                visitor.watch(1)
+                killer.join()
+            count.broken += len(visitor.troubles)
+        count.orphans += here.orphans()
+    return count
+
+
+def _kill_one(server: "subprocess.Popen[str]", chance: random.Random, count: Count) -> None:
+    """As soon as there is an estimator, and a moment later."""
+    if eventually(lambda: _estimators(server), 20):
+        time.sleep(chance.uniform(0, 2))
+        for process in _estimators(server):
+            with suppress(psutil.Error):
+                process.kill()
+                count.injected += 1
+
+
+def two_at_once(chance: random.Random) -> Count:
+    """Two servers on one store, a study launched in each at once: both are done, each phase once."""
+    count = Count("two servers", runs=1)
+    with scene() as here, _server(here) as (one, _), _server(here) as (other, _):
+        _launch(here, one, 1)
+        time.sleep(chance.uniform(0, 0.5))
+        _launch(here, other, 2, gpt_lengths="32")
+        count.injected = 1
+
+        def both_are_done() -> bool:
+            with here.store() as store:
+                return [row.status for row in store.studies()] == ["done", "done"]
+
+        count.broken += not eventually(both_are_done, 180)
+        for address in (one, other):
+            count.broken += _shows(here, address) > 0
+        aftermath.look(here, count, here.finished(), ended=False)
+    return count
+
+
+def _launch(here: Scene, address: str, expected: int = 1, **asked: str) -> None:
+    """Through the form, as a person does; waits until the study is there."""
+
+    def is_there() -> bool:
+        with here.store() as store:
+            return len(store.studies()) == expected
+
+    with Visitor(address, "set-up", _TINY | asked) as visitor:
+        visitor.open()
+        visitor.press(_LAUNCH)
+        assert eventually(is_there), visitor.troubles
+
+
+def _shows(here: Scene, address: str | None = None) -> int:
+    """How many errors the pages show to somebody who comes now."""
+    troubles = 0
+    with _at(here, address) as server:
+        for page in ("", "live", "tradeoff", "studies"):
+            with Visitor(server, page) as visitor:
+                visitor.open()
+                troubles += len(visitor.troubles)
+    return troubles
+
+
+@contextmanager
+def _at(here: Scene, address: str | None) -> Iterator[str]:
+    if address is not None:
+        yield address
+        return
+    with _server(here) as (fresh, _):
+        yield fresh
+
+
+@contextmanager
+def _server(here: Scene) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    options = ("run", "app.py", "--server.port", str(port))
+    server = here.start(*options, program=("-m", "streamlit"), quiet=True)
+    try:
+        assert eventually(lambda: _answers(address)), "the server does not answer"
+        yield address, server
+    finally:
+        server.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(10)
+        server.kill()
+        server.wait(10)
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/api/healthz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _estimators(server: "subprocess.Popen[str]") -> list[psutil.Process]:
+    found = []
+    for process in psutil.Process(server.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            if "recompute_core.estimator" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
