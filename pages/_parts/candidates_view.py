@@ -12,13 +12,13 @@ from streamlit.delta_generator import DeltaGenerator
 from recompute_core.gates import GATE_NAMES
 from recompute_core.results import Judged, StudyResult, Verdict
 from recompute_core.spec import Thresholds
-from recompute_core.words import MB_NOTE
+from recompute_core.words import MB_NOTE, fewest_pairs, interval_note
 
 from . import candidates, choices, markup, picks
 from .data import Snapshot
 from .filters import Filters
 from .plotted import candidate_id
-from .words import INTERVAL_NOTE, MISSING, TALL_ROW_PX, VERDICTS, figure, literal, plan_label
+from .words import MISSING, TALL_ROW_PX, VERDICTS, figure, literal, plan_label
 
 _KEY = "table of candidates"
 _ROWS_SHOWN = 12
@@ -78,7 +78,8 @@ def candidates_table(
     shown, shared = candidates.differences_only(frame) if head.differences else (list(frame.columns), {})
     _rows(study, frame[shown], judged, picked)
     alike = literal(candidates.shared_sentence(shared))
-    st.caption(f"{alike} {_judged_by(result.thresholds, what_if)}")
+    note = interval_note(fewest_pairs(one.candidate.timing for one in judged))
+    st.caption(f"{alike} {_judged_by(result.thresholds, what_if)} {note}")
 
 
 def _filters(study: str, judged: Sequence[Judged]) -> Filters:
@@ -167,7 +168,7 @@ def _judged_by(limits: Thresholds, what_if: bool) -> str:
         f"{GATE_NAMES['memory_saving']} {limits.peak_ratio:g}, "
         f"{GATE_NAMES['update_latency']} {limits.update_ratio:g}"
     )
-    return f"Figures measured here, judged by {kind}: {said}, each at most. {MB_NOTE} {INTERVAL_NOTE}"
+    return f"Figures measured here, judged by {kind}: {said}, each at most. {MB_NOTE}"
 
 
 def _files(found: Snapshot, frame: pd.DataFrame) -> None:

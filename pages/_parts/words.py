@@ -34,10 +34,6 @@ UNFINISHED_SENTENCES: dict[Status, str] = {
     **{status: f"{STATUS_SENTENCES[status]}." for status in ("cancelled", "incomplete", "interrupted")},
 }
 """What a page about figures says of a study that is not done."""
-INTERVAL_NOTE = (
-    "Intervals of update times are of the median of the paired ratios, by the sign test: from six pairs "
-    "on they cover at least 95 %, whatever the noise."
-)
 MISSING = "–"
 """What a table shows where there is no figure."""
 TALL_ROW_PX = 66
