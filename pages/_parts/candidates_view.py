@@ -23,6 +23,8 @@ from .words import MISSING, TALL_ROW_PX, VERDICTS, figure, literal, plan_label
 _KEY = "table of candidates"
 _ROWS_SHOWN = 12
 _ROW_PX = 35
+_BAR_PX = 10
+"""Below the rows, for the bar of a table that is wider than the page."""
 _LONG = 30
 """Letters of a plan's name, or of a reason, that one line has room for."""
 _WIDE_PX = 220
@@ -122,7 +124,7 @@ def _rows(study: str, frame: pd.DataFrame, judged: Sequence[Judged], picked: Seq
         frame,
         hide_index=True,
         placeholder=MISSING,
-        height=_ROW_PX + row_px * min(len(frame), shown) + 3,
+        height=_ROW_PX + row_px * min(len(frame), shown) + 3 + _BAR_PX,
         row_height=row_px if long else None,  # text of a tall row is wrapped
         column_config=_columns(frame),
         key=_KEY,
