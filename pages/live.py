@@ -16,6 +16,7 @@ from pages._parts.queue import Queue, queue_of, waiting_words
 from pages._parts.still import still, unfilled
 from pages._parts.time_left import elapsed_s, left_words, time_left
 from pages._parts.words import (
+    CELL_MEANING,
     STATUS_SENTENCES,
     duration,
     literal,
@@ -69,7 +70,7 @@ def _watch(study: str, was_ended: bool) -> None:
     st.subheader("Cells", anchor=False)
     st.html(markup.cell_grid(board))
     st.caption(
-        "A cell is one plan at one shape; its letters are its phases, those of the row above. "
+        f"{CELL_MEANING}: a letter, by the names of the row above. "
         f"{literal(shape_note(found.row.spec))} "
         f"No memory or time is measured before parity has passed. {MB_NOTE}",
         help=PHASES_NOTE,

@@ -7,7 +7,7 @@ from pages._parts.blocks_by_hand import block_map
 from pages._parts.data import get_store, speed
 from pages._parts.estimated import fit
 from pages._parts.safety import safe_to_recompute
-from pages._parts.words import duration, literal, millions, threads_line
+from pages._parts.words import CELL_MEANING, duration, literal, millions, threads_line
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
 from recompute_core.spec import StudySpec
@@ -87,7 +87,10 @@ def _strip(spec: StudySpec) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(markup.facts(known))
         pressed = st.button(
-            "Declare thresholds and launch", type="primary", key="launch", help=expected.basis
+            "Declare thresholds and launch",
+            type="primary",
+            key="launch",
+            help=f"{CELL_MEANING}. Duration and memory: {expected.basis}.",
         )
     if pressed:
         chrome.launch_and_watch(spec)

@@ -225,7 +225,7 @@ def block_map(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     rows = planmap.plan_map(regions[plan], anatomy_of(result.spec.workload))
     st.html(markup.strip(planmap.summary(rows), "plain"))
     st.html(planmap.drawn(rows))
-    st.caption("What is declared, not measured: point at a cell for what exactly happens in it.")
+    st.caption("What is declared, not measured: point at a part for what exactly happens in it.")
 
 
 def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:

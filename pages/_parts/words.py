@@ -34,6 +34,7 @@ UNFINISHED_SENTENCES: dict[Status, str] = {
     **{status: f"{STATUS_SENTENCES[status]}." for status in ("cancelled", "incomplete", "interrupted")},
 }
 """What a page about figures says of a study that is not done."""
+CELL_MEANING = "A cell is one phase of one plan at one shape"
 MISSING = "–"
 """What a table shows where there is no figure."""
 TALL_ROW_PX = 66

@@ -10,6 +10,7 @@ from pages._parts.queue import Queue, device_words, ordinal, queue_of, waiting_w
 from recompute_core.errors import StoreError
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.findings import finding
+from recompute_core.studies.flow import total_cells
 from recompute_core.studies.locks import machine_lock
 from recompute_core.studies.store import Store
 
@@ -130,7 +131,7 @@ def test_the_words_of_the_cells_are_explained_where_they_stand(
 ) -> None:
     app = open_page("live", study=studies.filled(store))
     said = text(app)
-    assert "A cell is one plan at one shape" in said
+    assert "A cell is one phase of one plan at one shape: a letter" in said
     assert "T: tokens in a sequence; B: sequences in an update." in said
     (note,) = [one for one in app.caption if "A cell is" in one.value]
     for phase in (*progress.STEPS, "gates"):
@@ -139,6 +140,7 @@ def test_the_words_of_the_cells_are_explained_where_they_stand(
     assert 'title="Canary: a replay broken on purpose, which parity must catch"' in steps
     grid = next(one.proto.body for one in app.get("html") if "rs-grid" in one.proto.body)
     assert 'title="every-2nd-block: ' in grid, "what a recipe recomputes"
+    assert grid.count('class="rs-bit ') == total_cells(studies.spec_of()), "a letter is a cell"
 
 
 def test_bytes_that_are_kept_do_not_read_as_a_saving(open_page: OpenPage, store: Store) -> None:

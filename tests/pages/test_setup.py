@@ -17,8 +17,10 @@ def _launch(app):
 
 
 def test_the_strip_says_cells_minutes_and_memory(open_page: OpenPage) -> None:
-    said = text(open_page("setup"))
+    app = open_page("setup")
+    said = text(app)
     assert "Cells 24" in said
+    assert app.button(key="launch").help.startswith("A cell is one phase of one plan at one shape.")
     assert "Duration, estimated about" in said
     assert "Memory, estimated about" in said
 
