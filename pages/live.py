@@ -22,6 +22,7 @@ from pages._parts.words import (
     literal,
     plan_label,
     shape_note,
+    training_line,
     workload_label,
 )
 from recompute_core.errors import InputError, StoreError
@@ -60,6 +61,8 @@ def _watch(study: str, was_ended: bool) -> None:
     live = not found.row.ended
     board = progress.grid(found.result, found.cells, live)
     _head(found, board)
+    if training := training_line(found.row.spec, found.result.environment):
+        st.caption(literal(training))
     st.html(markup.step_row(progress.steps(found.result, board)))
     with st.container(key="stack-live"):
         left, right = st.columns([2.1, 1], gap="medium")

@@ -16,7 +16,7 @@ from recompute_core.studies.store import Store
 
 from . import studies
 from .conftest import OpenPage
-from .reading import text
+from .reading import shown, text
 
 
 def _queue(**known: object) -> Queue:
@@ -191,3 +191,33 @@ def test_looking_at_a_study_makes_no_folder(store: Store) -> None:
     store.folder(study).rmdir()
     assert store.study(study).status == "interrupted"
     assert not store.folder(study).exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "says"),
+    [
+        ({}, {}, ""),
+        ({"engine": "ray"}, {}, "On a Ray cluster."),
+        ({"ranks": {"kind": "ddp"}}, {"ranks_backend": "gloo"}, "Over 2 ranks, DDP, gloo."),
+        (
+            {"engine": "ray", "ranks": {"kind": "fsdp2", "count": 4}},
+            {},
+            "On a Ray cluster, over 4 ranks, FSDP2.",
+        ),
+    ],
+)
+def test_live_says_on_what_a_study_runs(
+    open_page: OpenPage,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: dict[str, object],
+    found: dict[str, object],
+    says: str,
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.9.8.7:6379")
+    study = studies.Filled(store, studies.spec_of(**asked))
+    store.set_environment(study.id, {**studies.ENVIRONMENT, **found})
+    app = open_page("live", study=study.id)
+    said = [shown(one.value) for one in app.caption]
+    assert [one for one in said if one.startswith(("On a Ray", "Over "))] == ([says] if says else [])
+    assert "10.9.8.7" not in text(app)
