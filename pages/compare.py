@@ -10,6 +10,7 @@ from pages._parts.compare_sides import FILE, SIDES, SideChosen, choose
 from pages._parts.data import get_store
 from recompute_core.comparing.compare import compare
 from recompute_core.comparing.records import StudyComparison
+from recompute_core.comparing.sentences import intervals_sentence
 from recompute_core.words import MB_NOTE, count
 
 _MOST_ROWS = 200
@@ -152,11 +153,10 @@ def _how(found: StudyComparison) -> str:
     ]
     kind = f" The figures of {supplied[0]} are supplied: read from a file." if supplied else ""
     return (
-        f"Differences are B minus A, as a figure and in percent of A, with 95 % intervals.{kind} "
-        "An update ratio is the median of paired ratios; the interval of a difference comes from the "
-        "bootstrap distributions of both medians, which are independent. Each is taken by itself: "
-        "among many, some lie off 0 by chance. Bytes are counted: exact where every sample is the "
-        f"same. {MB_NOTE}"
+        f"Differences are B minus A, as a figure and in percent of A, with their intervals.{kind} "
+        f"An update ratio is the median of paired ratios. {intervals_sentence(found.pairings)} Each is "
+        "taken by itself: among many, some lie off 0 by chance. Bytes are counted: exact where every "
+        f"sample is the same, else from the extremes of both. {MB_NOTE}"
     )
 
 

@@ -9,12 +9,12 @@ from pages._parts.decision_sign import sign_panel
 from pages._parts.exports import export_tabs
 from pages._parts.measure_longer import lead_on
 from pages._parts.sections import pair_of_columns
-from pages._parts.words import INTERVAL_NOTE, UNFINISHED_SENTENCES, literal
+from pages._parts.words import UNFINISHED_SENTENCES, literal
 from recompute_core.errors import InputError
 from recompute_core.reports.evidence import gather
 from recompute_core.reports.predicate import Predicate, derive
 from recompute_core.reports.refusal import Untrusted
-from recompute_core.words import MB_NOTE
+from recompute_core.words import MB_NOTE, fewest_pairs, interval_note
 
 _KEPT = "candidate of"
 
@@ -103,7 +103,9 @@ def _decided(found: Snapshot, said: Predicate) -> None:
             )
         )
     st.html(decision.gate_table(said, what_if))
-    st.caption(f"Figures measured here, judged by the declared thresholds. {MB_NOTE} {INTERVAL_NOTE}")
+    of_plan = (one.candidate for one in found.result.judged if one.candidate.plan == said.plan)
+    note = interval_note(fewest_pairs(one.timing for one in of_plan))
+    st.caption(f"Figures measured here, judged by the declared thresholds. {MB_NOTE} {note}")
     left, right = pair_of_columns("decision")
     with left:
         st.subheader("Rollback", anchor=False)

@@ -16,11 +16,13 @@ from pages._parts.queue import Queue, queue_of, waiting_words
 from pages._parts.still import still, unfilled
 from pages._parts.time_left import elapsed_s, left_words, time_left
 from pages._parts.words import (
+    CELL_MEANING,
     STATUS_SENTENCES,
     duration,
     literal,
     plan_label,
     shape_note,
+    training_line,
     workload_label,
 )
 from recompute_core.errors import InputError, StoreError
@@ -59,6 +61,8 @@ def _watch(study: str, was_ended: bool) -> None:
     live = not found.row.ended
     board = progress.grid(found.result, found.cells, live)
     _head(found, board)
+    if training := training_line(found.row.spec, found.result.environment):
+        st.caption(literal(training))
     st.html(markup.step_row(progress.steps(found.result, board)))
     with st.container(key="stack-live"):
         left, right = st.columns([2.1, 1], gap="medium")
@@ -69,7 +73,7 @@ def _watch(study: str, was_ended: bool) -> None:
     st.subheader("Cells", anchor=False)
     st.html(markup.cell_grid(board))
     st.caption(
-        "A cell is one plan at one shape; its letters are its phases, those of the row above. "
+        f"{CELL_MEANING}: a letter, by the names of the row above. "
         f"{literal(shape_note(found.row.spec))} "
         f"No memory or time is measured before parity has passed. {MB_NOTE}",
         help=PHASES_NOTE,

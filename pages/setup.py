@@ -7,9 +7,10 @@ from pages._parts.blocks_by_hand import block_map
 from pages._parts.data import get_store, speed
 from pages._parts.estimated import fit
 from pages._parts.safety import safe_to_recompute
-from pages._parts.words import duration, literal, millions, threads_line
+from pages._parts.words import CELL_MEANING, duration, literal, millions, threads_line
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
+from recompute_core.ranks.admission import check_ranks
 from recompute_core.spec import StudySpec
 from recompute_core.studies.forecast import forecast, slowest_pair_s
 from recompute_core.words import MB_NOTE
@@ -74,6 +75,15 @@ def _of_one_process(spec: StudySpec) -> str:
     return ", for one process, not compiled" if spec.ranks or spec.compile else ""
 
 
+def _refused(spec: StudySpec) -> str | None:
+    """Why no study over these ranks would start: what admission says of them, before somebody asks."""
+    try:
+        check_ranks(spec)
+    except InputError as error:
+        return str(error)
+    return None
+
+
 def _strip(spec: StudySpec) -> None:
     expected = forecast(spec, speed(get_store(), spec.workload.name))
     known = [("Cells", f"{expected.cells:,}"), ("Threads", threads_line(spec, {}))]
@@ -84,10 +94,17 @@ def _strip(spec: StudySpec) -> None:
         ]
     else:
         known.append(("Duration and memory", expected.basis))
+    refused = _refused(spec)
+    if refused is not None:
+        st.error(literal(refused))
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(markup.facts(known))
         pressed = st.button(
-            "Declare thresholds and launch", type="primary", key="launch", help=expected.basis
+            "Declare thresholds and launch",
+            type="primary",
+            key="launch",
+            disabled=refused is not None,
+            help=f"{CELL_MEANING}. Duration and memory: {expected.basis}.",
         )
     if pressed:
         chrome.launch_and_watch(spec)

@@ -10,7 +10,7 @@ from pages._parts import chrome, decision, verify
 from pages._parts.data import get_store
 from pages._parts.decision_rechecks import of_report, rechecks
 from pages._parts.sections import pair_of_columns
-from pages._parts.words import INTERVAL_NOTE, literal
+from pages._parts.words import literal
 from recompute_core.reports.bundle import REPORT, read_zip
 from recompute_core.reports.predicate import Predicate
 from recompute_core.reports.recheck_history import statement_digest
@@ -18,7 +18,7 @@ from recompute_core.reports.signers import Signers
 from recompute_core.reports.supplied import SuppliedDecision
 from recompute_core.reports.verification import Verification
 from recompute_core.reports.verify import verify_zip
-from recompute_core.words import MB_NOTE, printable
+from recompute_core.words import MB_NOTE, interval_note, printable
 
 _MOST_MB = 20
 _KEPT = "what came of verifying"
@@ -114,7 +114,7 @@ def _report(said: Predicate) -> None:
         st.html(decision.reruns(said))
     st.html(decision.decision_facts(said))
     st.html(decision.gate_table(said))
-    st.caption(f"Computed here from the samples in the report. {MB_NOTE} {INTERVAL_NOTE}")
+    st.caption(f"Computed here from the samples in the report. {MB_NOTE} {interval_note()}")
     left, right = pair_of_columns("verified")
     with left:
         st.subheader("Rollback", anchor=False)

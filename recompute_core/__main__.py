@@ -72,7 +72,8 @@ def cli() -> None:
 @click.option(
     "--engine",
     type=click.Choice(["local", "ray"]),
-    help="Where cells are done: on this machine, or each on a GPU or node of a Ray cluster.",
+    help="Where cells, each a phase of one plan at one shape, are done: on this machine, or each on a "
+    "GPU or node of a Ray cluster.",
 )
 @address_option
 @set_option

@@ -330,8 +330,16 @@ def signed_mb(count: float) -> str:
     return f"{'-' if count < 0 else '+' if count else ''}{in_mb(abs(count))}"
 
 
+_RATHER = "Keep the original rather than"
+
+
 def candidate_sentence(one: Judged) -> str:
     """The verdict on one candidate with its figures, as shown everywhere."""
+    return _sentence(one, _RATHER)
+
+
+def _sentence(one: Judged, rather: str) -> str:
+    """The same; `rather` begins it where the original is kept."""
     candidate = one.candidate
     name = f"{in_a_sentence(candidate.plan)} at {candidate.shape_key}"
     if isinstance(candidate, Refused):
@@ -340,7 +348,7 @@ def candidate_sentence(one: Judged) -> str:
         why = candidate.troubles[0].rstrip(".")
         if candidate.stopped_by in ("failure", "canary"):
             return f"Undecided on {name}: {why}."
-        return f"Keep the original rather than {name}: {why}."
+        return f"{rather} {name}: {why}."
     if not isinstance(candidate, Measured):
         why = (candidate.failure or "still running").rstrip(".")
         return f"Not measured in full, {name}: {why}."
@@ -364,7 +372,7 @@ def candidate_sentence(one: Judged) -> str:
         for g in one.gates
         if g.outcome != "pass"
     ]
-    head = "Keep the original rather than" if one.verdict == "keep_original" else "Undecided on"
+    head = rather if one.verdict == "keep_original" else "Undecided on"
     return f"{head} {name}: {' and '.join(misses)} ({figures})."
 
 
@@ -401,8 +409,7 @@ def study_sentence(judged: Sequence[Judged]) -> str:
             return f"{candidate_sentence(deciding(judged))} Every other candidate is refused too."
         if all(one.candidate.timing is None for one in judged):
             return "Keep the original: no plan could be measured in full."
-        nearest = candidate_sentence(deciding(judged))
-        return f"Keep the original: no plan passes every gate. Nearest: {nearest}"
+        return _sentence(deciding(judged), f"{_RATHER} any plan; nearest is")
     return candidate_sentence(deciding(judged))
 
 

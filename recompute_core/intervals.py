@@ -14,7 +14,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 from statistics import median
 
-__all__ = ["Interval", "coverage", "extremes", "median", "median_interval", "ratio_interval"]
+__all__ = [
+    "Interval",
+    "coverage",
+    "extremes",
+    "median",
+    "median_interval",
+    "ratio_coverage",
+    "ratio_interval",
+]
 
 Interval = tuple[float, float]
 
@@ -55,11 +63,18 @@ def ratio_interval(candidate: Sequence[float], plain: Sequence[float], level: fl
     """An interval of the ratio of two medians whose samples were not taken in pairs.
 
     From the edges of the medians' own intervals, each at the square root of the level: as the two are
-    independent, it covers at least as much as `level` promises, and it is wider than pairs would give.
+    independent, it covers at least as much as `level` promises, and it is wider than pairs would give;
+    of fewer than seven samples on a side it covers what `ratio_coverage` says.
     """
     each = math.sqrt(level)
     (low, high), (least, most) = median_interval(candidate, each), median_interval(plain, each)
     return low / most, high / least
+
+
+def ratio_coverage(candidate: int, plain: int, level: float = 0.95) -> float:
+    """What `ratio_interval` of so many samples covers at least: `level`, or less of few."""
+    each = math.sqrt(level)
+    return min(level, coverage(candidate, each) * coverage(plain, each))
 
 
 def extremes(candidate: Sequence[float], plain: Sequence[float]) -> Interval:

@@ -338,6 +338,7 @@ def measured(found: PlanResult, result: StudyResult) -> PlanResult:
             if candidate.timing:
                 facts["measured_ratio"] = candidate.timing.ratio_median
                 facts["measured_ratio_ci95"] = candidate.timing.ratio_ci95
+                facts["measured_pairs"] = candidate.timing.pairs
         elif isinstance(candidate, Refused) and candidate.stopped_by in ("legality", "parity"):
             facts["parity"] = "failed"
         return point.model_copy(update=facts)

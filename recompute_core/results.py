@@ -627,6 +627,8 @@ class PlanPoint(Record):
     measured_ratio: float | None = None
     """Update time over plain's: the median of the pairs."""
     measured_ratio_ci95: Interval | None = None
+    measured_pairs: int | None = None
+    """Of updates, which the interval is of."""
     parity: Literal["bitwise", "passed", "failed"] | None = None
     """What the study's parity found; None before it."""
 

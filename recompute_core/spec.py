@@ -171,8 +171,8 @@ class StudySpec(Frozen):
     silence_s: Annotated[float, Field(ge=1, le=86_400)] = 900.0
     """A worker that says nothing for this many seconds is taken for hung and stopped."""
     engine: Annotated[EngineName, Field(exclude_if=lambda engine: engine == "local")] = "local"
-    """Where cells are done: `local`, on this machine one after the other; `ray`, on a Ray cluster, each
-    on a GPU or a node of its own."""
+    """Where cells, each a phase of one plan at one shape, are done: `local`, on this machine one after
+    the other; `ray`, on a Ray cluster, each on a GPU or a node of its own."""
     compile: Annotated[Compile | None, Field(exclude_if=lambda compile: compile is None)] = None
     """How plain and every candidate are compiled; empty: they are not. Not written where it is empty, as
     `follows`."""

@@ -27,7 +27,7 @@ from .studies.driver import Listener
 from .studies.findings import finding
 from .studies.flow import CellKey, total_cells
 from .studies.store import StudyRow
-from .words import interval_name, printable
+from .words import ENOUGH_PAIRS, fewest_pairs, interval_name, printable
 
 if TYPE_CHECKING:
     from .comparing.records import Change, StudyComparison
@@ -154,7 +154,7 @@ def study_table(result: StudyResult) -> Table:
         table.add_column(name, no_wrap=True)
     for name in (
         *("saved MB", "peak MB", "peak ratio", "plain ms", "update ms"),
-        *("paired ratio", interval_name(_fewest_pairs(result))),
+        *("paired ratio", interval_name(fewest_pairs(one.candidate.timing for one in result.judged))),
     ):
         table.add_column(name, justify="right")
     for name in ("parity", "memory", "time", "verdict"):
@@ -165,12 +165,6 @@ def study_table(result: StudyResult) -> Table:
             table.add_row(_plain(shape), *row)
         table.add_section()
     return table
-
-
-def _fewest_pairs(result: StudyResult) -> int:
-    """Of any timing: what is said of all intervals must hold of the poorest."""
-    timings = [one.candidate.timing for one in result.judged]
-    return min((one.pairs for one in timings if one is not None), default=31)
 
 
 def _plain_row(candidates: list[Judged]) -> list[tuple[str, ...]]:
@@ -207,7 +201,9 @@ def plan_table(found: PlanResult) -> Table:
     title = _plain(f"Plans for {found.workload['name']} at {found.shape_key}")
     table = Table(title=title, title_justify="left")
     table.add_column("plan", no_wrap=True)
-    for name in ("peak MB, est.", "above state", "time, est.", "peak MB", "ratio", "95 % interval"):
+    pairs = [one.measured_pairs for one in (*found.points, *found.recipes) if one.measured_pairs]
+    interval = interval_name(min(pairs, default=ENOUGH_PAIRS))
+    for name in ("peak MB, est.", "above state", "time, est.", "peak MB", "ratio", interval):
         table.add_column(name, justify="right")
     table.add_column("parity")
     for title, points in (("found", found.points), ("recipes", found.recipes)):

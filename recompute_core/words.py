@@ -1,6 +1,6 @@
 """Words and formats that terminal, pages and report share: one name for one thing. No torch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from .intervals import coverage
@@ -19,6 +19,12 @@ POINT_MEANINGS: dict[Outcome, str] = {
 }
 """What the mark of a candidate in the picture says."""
 MB_NOTE = "MB is 10⁶ bytes."
+ENOUGH_PAIRS = 6
+"""The fewest whose interval covers 95 %."""
+_INTERVAL_NOTE = (
+    "Intervals of update times are of the median of the paired ratios, by the sign test: from six pairs "
+    "on they cover at least 95 %, whatever the noise."
+)
 
 
 def sentence_case(text: str) -> str:
@@ -34,6 +40,21 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def interval_name(pairs: int) -> str:
     """`95 % interval`, or what so few pairs' interval covers: `75 % interval` of three."""
     return f"{min(95.0, 100 * coverage(pairs)):.3g} % interval"
+
+
+def fewest_pairs(timings: Iterable[Timing | None]) -> int:
+    """Of those that were timed: what is said of all their intervals must hold of the poorest."""
+    return min((one.pairs for one in timings if one is not None), default=ENOUGH_PAIRS)
+
+
+def interval_note(fewest: int = ENOUGH_PAIRS) -> str:
+    """What intervals of update times are, and cover where the poorest is of so many pairs."""
+    less = (
+        f" Of {count(fewest, 'pair')}, as here, they cover {100 * coverage(fewest):.3g} %."
+        if fewest < ENOUGH_PAIRS
+        else ""
+    )
+    return f"{_INTERVAL_NOTE}{less}"
 
 
 def pairs_words(timing: Timing) -> str:

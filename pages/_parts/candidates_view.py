@@ -12,17 +12,19 @@ from streamlit.delta_generator import DeltaGenerator
 from recompute_core.gates import GATE_NAMES
 from recompute_core.results import Judged, StudyResult, Verdict
 from recompute_core.spec import Thresholds
-from recompute_core.words import MB_NOTE
+from recompute_core.words import MB_NOTE, fewest_pairs, interval_note
 
 from . import candidates, choices, markup, picks
 from .data import Snapshot
 from .filters import Filters
 from .plotted import candidate_id
-from .words import INTERVAL_NOTE, MISSING, TALL_ROW_PX, VERDICTS, figure, literal, plan_label
+from .words import MISSING, TALL_ROW_PX, VERDICTS, figure, literal, plan_label
 
 _KEY = "table of candidates"
 _ROWS_SHOWN = 12
 _ROW_PX = 35
+_BAR_PX = 10
+"""Below the rows, for the bar of a table that is wider than the page."""
 _LONG = 30
 """Letters of a plan's name, or of a reason, that one line has room for."""
 _WIDE_PX = 220
@@ -78,7 +80,8 @@ def candidates_table(
     shown, shared = candidates.differences_only(frame) if head.differences else (list(frame.columns), {})
     _rows(study, frame[shown], judged, picked)
     alike = literal(candidates.shared_sentence(shared))
-    st.caption(f"{alike} {_judged_by(result.thresholds, what_if)}")
+    note = interval_note(fewest_pairs(one.candidate.timing for one in judged))
+    st.caption(f"{alike} {_judged_by(result.thresholds, what_if)} {note}")
 
 
 def _filters(study: str, judged: Sequence[Judged]) -> Filters:
@@ -121,7 +124,7 @@ def _rows(study: str, frame: pd.DataFrame, judged: Sequence[Judged], picked: Seq
         frame,
         hide_index=True,
         placeholder=MISSING,
-        height=_ROW_PX + row_px * min(len(frame), shown) + 3,
+        height=_ROW_PX + row_px * min(len(frame), shown) + 3 + _BAR_PX,
         row_height=row_px if long else None,  # text of a tall row is wrapped
         column_config=_columns(frame),
         key=_KEY,
@@ -167,7 +170,7 @@ def _judged_by(limits: Thresholds, what_if: bool) -> str:
         f"{GATE_NAMES['memory_saving']} {limits.peak_ratio:g}, "
         f"{GATE_NAMES['update_latency']} {limits.update_ratio:g}"
     )
-    return f"Figures measured here, judged by {kind}: {said}, each at most. {MB_NOTE} {INTERVAL_NOTE}"
+    return f"Figures measured here, judged by {kind}: {said}, each at most. {MB_NOTE}"
 
 
 def _files(found: Snapshot, frame: pd.DataFrame) -> None:

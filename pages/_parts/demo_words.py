@@ -21,7 +21,7 @@ from recompute_core.results import (
     Timeline,
     Verdict,
 )
-from recompute_core.words import count, listed, scientific, sentence_case
+from recompute_core.words import ENOUGH_PAIRS, count, listed, scientific, sentence_case
 
 STEPS = (
     "What a step keeps",
@@ -251,10 +251,6 @@ def _most_back(own: Memory) -> str:
 # --- 3: the price ------------------------------------------------------------------------------------
 
 
-_ENOUGH = 6
-"""The fewest pairs whose interval covers 95 %."""
-
-
 def arriving(ratios: Sequence[float]) -> Said:
     """What the pairs say while more are still to come, from a timing or from its replay."""
     if not ratios:
@@ -262,7 +258,7 @@ def arriving(ratios: Sequence[float]) -> Said:
     so_far = f"After {count(len(ratios), 'pair')}: {ratio(median(ratios))} times as long"
     if len(ratios) < 3:
         return Said(f"{so_far}. That tells little yet.")
-    if len(ratios) < _ENOUGH:
+    if len(ratios) < ENOUGH_PAIRS:
         return Said(f"{so_far}, so far from {ratio(min(ratios))} to {ratio(max(ratios))}.")
     return Said(f"{so_far}, interval {edges(ratios)}.")
 
@@ -298,12 +294,12 @@ def price(ratios: Sequence[float], gate: float, work: float | None) -> Said:
 
 def narrowing(ratios: Sequence[float]) -> str | None:
     """How the interval shrank from the first that covers as much to that of all; None: it did not."""
-    first = ratios[:_ENOUGH]
+    first = ratios[:ENOUGH_PAIRS]
     (low, high), (least, most) = median_interval(first), median_interval(ratios)
     if most - least >= high - low or edges(first) == edges(ratios):
         return None
     return (
-        f"After {_ENOUGH} pairs the interval was {edges(first)}, after {len(ratios)} it is "
+        f"After {ENOUGH_PAIRS} pairs the interval was {edges(first)}, after {len(ratios)} it is "
         f"{edges(ratios)}."
     )
 

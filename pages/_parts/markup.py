@@ -217,7 +217,7 @@ def cell_grid(board: Sequence[GridCell]) -> str:
         for shape in shapes
     )
     return (
-        '<div class="rs-scroll" tabindex="0" role="region" aria-label="Cells by shape and plan">'
+        '<div class="rs-scroll" tabindex="0" role="region" aria-label="Cells: phases by shape and plan">'
         f'<table class="rs-table rs-grid"><thead><tr><th scope="col">Shape</th>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )

@@ -9,7 +9,7 @@ import streamlit as st
 from recompute_core.reinvest.gates import used_sentence
 from recompute_core.settings import ReceiptsSettings
 from recompute_core.spec import StudySpec
-from recompute_core.words import MB_NOTE, count
+from recompute_core.words import MB_NOTE, count, interval_note
 from recompute_core.workloads.receipts.cache import dataset_ready, folder_of, read_facts
 
 from . import chrome, markup, reinvest_charts, reinvest_markup, reinvest_words, tables
@@ -17,7 +17,7 @@ from .data import get_store
 from .pairs import pairs_chart
 from .reinvest_data import Shown
 from .sections import pair_of_columns
-from .words import INTERVAL_NOTE, literal
+from .words import literal
 
 _QUIET = {"displayModeBar": False}
 _GAP = st.column_config.NumberColumn(format="%.2g", alignment="right")
@@ -112,7 +112,7 @@ def what_it_buys(one: Shown) -> None:
     st.caption(
         f"Measured here: {count(found.timing.pairs, 'pair')} of whole accumulated updates in turn, in "
         f"one process. Circles: pairs; line and band: their median so far and its interval; dashed: the "
-        f"gate, at least {limit:g}. {INTERVAL_NOTE}"
+        f"gate, at least {limit:g}. {interval_note(found.timing.pairs)}"
     )
 
 

@@ -14,7 +14,7 @@ from recompute_core.results import Memory, StudyResult
 from recompute_core.spec import StudySpec
 from recompute_core.studies.artifacts import history_name
 from recompute_core.studies.flow import PLAIN
-from recompute_core.words import MB_NOTE, pairs_words, shape_labels
+from recompute_core.words import MB_NOTE, fewest_pairs, interval_name, pairs_words, shape_labels
 
 from . import charts, choices, markup, planmap, published, tables, timelines
 from .data import Snapshot, get_store
@@ -80,14 +80,15 @@ def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
                 alt=f"{title} over the shapes, plain and every measured plan",
             )
     with places[3]:
-        st.markdown("**Update time, ratio to plain, with 95 % intervals**")
+        intervals = f"{interval_name(fewest_pairs(one.candidate.timing for one in whole.judged))}s"
+        st.markdown(f"**Update time, ratio to plain, with {intervals}**")
         limit = result.thresholds.update_ratio
         what_if = limit != found.row.spec.thresholds.update_ratio
         st.plotly_chart(
             charts.ratio_over_shapes(whole, limit, "what-if" if what_if else "gate", look),
             key="ratio over shapes",
             config=_QUIET,
-            alt="Update time as a ratio to plain with 95 % intervals over the shapes, and the gate",
+            alt=f"Update time as a ratio to plain with {intervals} over the shapes, and the gate",
         )
     left_out = len(every) - len(plans)
     st.caption(
@@ -224,7 +225,7 @@ def block_map(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     rows = planmap.plan_map(regions[plan], anatomy_of(result.spec.workload))
     st.html(markup.strip(planmap.summary(rows), "plain"))
     st.html(planmap.drawn(rows))
-    st.caption("What is declared, not measured: point at a cell for what exactly happens in it.")
+    st.caption("What is declared, not measured: point at a part for what exactly happens in it.")
 
 
 def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:
@@ -252,7 +253,9 @@ def selective(found: Snapshot, result: StudyResult, colours: Palette) -> None:
             alt=f"Saved bytes and peak in MB against the number of recomputed blocks at {shape}",
         )
     with right:
-        st.markdown("**Update time, with 95 % intervals**")
+        here = (one.candidate for one in whole.judged if one.candidate.shape_key == shape)
+        intervals = f"{interval_name(fewest_pairs(one.timing for one in here))}s"
+        st.markdown(f"**Update time, with {intervals}**")
         st.plotly_chart(
             charts.selective_time(curves_at[shape], colours),
             key="selective time",
@@ -290,8 +293,8 @@ def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         pairs_chart(samples, result.thresholds.update_ratio, colours, 320),
         key="pairs of one candidate",
         config=_QUIET,
-        alt=f"Ratio of each pair of updates of {plan} at {shape}, with the median so far, its 95 % "
-        "interval and the gate",
+        alt=f"Ratio of each pair of updates of {plan} at {shape}, with the median so far, its "
+        f"{interval_name(timing.pairs)} and the gate",
     )
     st.caption(
         "Measured here: plain and recomputed updates in turn, in one process. Rings: the ratio of each "

@@ -6,7 +6,7 @@ from recompute_core.plans.names import RECIPES
 from recompute_core.results import FigureKind
 from recompute_core.spec import StudySpec
 from recompute_core.studies.store import Status, StudyRow
-from recompute_core.words import count, in_utc, printable, scientific
+from recompute_core.words import count, in_utc, printable, scientific, sentence_case
 from recompute_core.words import duration as duration
 
 VERDICTS: dict[str | None, str] = {
@@ -34,10 +34,7 @@ UNFINISHED_SENTENCES: dict[Status, str] = {
     **{status: f"{STATUS_SENTENCES[status]}." for status in ("cancelled", "incomplete", "interrupted")},
 }
 """What a page about figures says of a study that is not done."""
-INTERVAL_NOTE = (
-    "Intervals of update times are of the median of the paired ratios, by the sign test: from six pairs "
-    "on they cover at least 95 %, whatever the noise."
-)
+CELL_MEANING = "A cell is one phase of one plan at one shape"
 MISSING = "–"
 """What a table shows where there is no figure."""
 TALL_ROW_PX = 66
@@ -176,6 +173,15 @@ def threads_line(spec: StudySpec, environment: dict[str, object]) -> str:
         return f"{spec.threads}, set"
     found = environment.get("threads")
     return f"{found}, torch's choice" if isinstance(found, int) else "torch's choice"
+
+
+def training_line(spec: StudySpec, environment: dict[str, object]) -> str:
+    """`On a Ray cluster, over 2 ranks, DDP, gloo.`; empty for one process of this machine."""
+    parts = ["on a Ray cluster"] if spec.engine == "ray" else []
+    if spec.ranks is not None:
+        parts += [f"over {count(spec.ranks.count, 'rank')}", spec.ranks.kind.upper()]
+        parts += [str(environment["ranks_backend"])] if "ranks_backend" in environment else []
+    return f"{sentence_case(', '.join(parts))}." if parts else ""
 
 
 def device_line(environment: dict[str, object]) -> str:

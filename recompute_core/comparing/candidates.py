@@ -113,6 +113,7 @@ def _of_samples(figure: FigureId, unit: Unit, a: Sequence[float], b: Sequence[fl
         b=median(b),
         interval=difference_interval(a, b),
         relative_interval=(low - 1, high - 1),
+        pairs=min(len(a), len(b)),
     )
 
 

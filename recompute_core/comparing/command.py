@@ -23,6 +23,7 @@ def compare(a: str, b: str, json_file: str | None) -> None:
     """
     from ..terminal import comparison_table, differences_table
     from .compare import compare as compared
+    from .sentences import intervals_sentence
 
     check_json_file(json_file)
     first, second = _result(a), _result(b)
@@ -34,7 +35,8 @@ def compare(a: str, b: str, json_file: str | None) -> None:
             print_table(differences_table(found))
         if found.pairings:
             print_table(comparison_table(found))
-            click.echo("Differences are B minus A with their 95 % intervals. MB = 10^6 bytes.")
+            click.echo("Differences are B minus A, with their intervals. MB = 10^6 bytes.")
+            click.echo(intervals_sentence(found.pairings))
     write_json(json_file, found.model_dump(mode="json", by_alias=True))
 
 

@@ -60,9 +60,11 @@ class Change(Record):
     a: Figure
     b: Figure
     interval: Interval | None
-    """95 % interval of the difference; None where both figures are exact counts."""
+    """Of the difference; None where both figures are exact counts."""
     relative_interval: Interval | None
     """The same of the difference as a share of `a`."""
+    pairs: int | None = None
+    """Pairs of updates that the poorer of both sides rests on; None of bytes."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property

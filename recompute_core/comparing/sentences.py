@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from ..gates import in_mb
+from ..intervals import coverage
 from ..plans.names import in_a_sentence
 from ..results import StudyResult
-from ..words import count, listed, quotation
+from ..words import ENOUGH_PAIRS, count, listed, quotation
 from .records import Change, Compared, Difference, FigureId, Pairing, Unpaired
 
 VERDICT_WORDS = {"adopt": "adopt", "keep_original": "keep original", "undecided": "undecided"}
@@ -152,6 +153,22 @@ def percent(share: float) -> str:
     """`+5.6 %`; more digits for what is small."""
     places = 1 if abs(share) >= 0.001 or not share else 3
     return f"{100 * share:+.{places}f} %"
+
+
+def intervals_sentence(pairings: Sequence[Pairing]) -> str:
+    """What the intervals of the differences are made of, and what they can cover at best."""
+    pairs = [change.pairs for one in pairings for change in one.changes if change.pairs]
+    fewest = min(pairs, default=ENOUGH_PAIRS)
+    less = (
+        f" A median of {count(fewest, 'pair')}, as here, has an interval that covers "
+        f"{100 * coverage(fewest):.3g} %, and a difference is promised no more."
+        if fewest < ENOUGH_PAIRS
+        else ""
+    )
+    return (
+        "Intervals of differences in update times are made of both medians' bootstrap distributions, "
+        f"which are independent, and aim at 95 %.{less}"
+    )
 
 
 # --- cautions ----------------------------------------------------------------------------------------

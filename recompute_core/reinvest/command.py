@@ -8,7 +8,7 @@ import click
 
 from ..errors import Cancelled
 from ..output import EXIT_CODES, check_json_file, json_option, show, write_json
-from ..words import OUTCOMES, count, printable, scientific
+from ..words import OUTCOMES, pairs_words, printable, scientific
 from .asked import PRESETS
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _lines(found: "ReinvestResult") -> Iterator[str]:
         yield (
             f"Examples per second: {rate.recomputed_rate:.1f} instead of {rate.plain_rate:.1f}, "
             f"{rate.rate_ratio:.2f} times as many ({low:.2f} to {high:.2f}), "
-            f"{count(rate.timing.pairs, 'pair')}."
+            f"{pairs_words(rate.timing)}."
         )
     if found.not_trained:
         yield found.not_trained
@@ -165,7 +165,7 @@ def _gate_table(found: "ReinvestResult") -> Any:
     from rich.table import Table
 
     table = Table()
-    for head in ("gate", "outcome", "threshold", "figure", "95 %", "in words"):
+    for head in ("gate", "outcome", "threshold", "figure", "interval", "in words"):
         table.add_column(head)
     for gate in found.gates:
         table.add_row(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..gates import gap_words, megabytes, outcome_of
 from ..intervals import Interval
 from ..results import Outcome, Verdict
-from ..words import count, listed, scientific, sentence_case
+from ..words import count, listed, pairs_words, scientific, sentence_case
 from .asked import ReinvestSpec, ReinvestThresholds, passes
 from .found import (
     Accumulation,
@@ -130,7 +130,7 @@ def _rate(found: Throughput | None, limits: ReinvestThresholds) -> ReinvestGate:
     low, high = found.rate_ratio_ci95
     sentence = (
         f"{found.recomputed_rate:.1f} examples per second instead of {found.plain_rate:.1f}, "
-        f"{count(found.timing.pairs, 'pair')} of updates."
+        f"{pairs_words(found.timing)}."
     )
     return _gate(
         "throughput",

@@ -288,7 +288,7 @@ def _cells(text: str, name: str) -> _Cells:
                 continue
             if len(row) != len(columns):
                 raise _odd(
-                    f"{name}, line {line}", f"{len(row)} cells; the header has {len(columns)} columns"
+                    f"{name}, line {line}", f"{len(row)} fields; the header has {len(columns)} columns"
                 )
             for column, cell in zip(columns, row, strict=True):
                 if cell.strip():

@@ -188,6 +188,35 @@ def _swipe(watched: Watched, page: Page, line: Locator, right_px: int, down_px: 
     hand.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
+@pytest.mark.parametrize(("larger", "highest"), [(36, "9,936 MB"), (450, "124.2 GB")])
+def test_large_peaks_stand_clear_of_the_name_of_their_axis(
+    tuned: tuple[str, Store, str], visitor: Visitor, larger: int, highest: str
+) -> None:
+    address, store, _ = tuned
+    study = studies.filled(store, studies.spec_of(shapes=[{"seq_len": 128}]), larger=larger)
+    page = visitor().page()
+    _open(page, f"{address}/tradeoff?study={study}")
+    title = page.locator(".grid .up").bounding_box()
+    ticks = page.locator(".grid .soft").filter(has_text=re.compile("MB|GB"))
+    expect(ticks.first).to_be_visible()
+    assert highest in ticks.all_text_contents()
+    boxes = [tick.bounding_box() for tick in ticks.all()]
+    assert title is not None and len(boxes) >= 4
+    assert all(box and box["x"] >= title["x"] + title["width"] + 2 for box in boxes)
+
+
+def test_a_table_that_is_cut_off_shows_that_it_scrolls(
+    tuned: tuple[str, Store, str], visitor: Visitor
+) -> None:
+    address, _, study = tuned
+    page = visitor().page()
+    _open(page, f"{address}/tradeoff?study={study}")
+    table = page.locator(".stDataFrame .dvn-scroller").first
+    assert table.evaluate("table => table.scrollWidth > table.clientWidth")
+    bar = table.evaluate("table => getComputedStyle(table).scrollbarColor")
+    assert not bar.startswith("rgba(0, 0, 0, 0)")
+
+
 def test_what_the_browser_decides_is_what_python_decides(
     tuned: tuple[str, Store, str], visitor: Visitor
 ) -> None:

@@ -36,10 +36,23 @@ def test_a_study_here_and_one_from_a_file(home: Path) -> None:
     done = run(home, here, str(file), "--json", str(home / "out.json"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "Update ratio of every-block at T=128 B=4 rose from 1.20 to 1.45" in done.stdout
+    assert "aim at 95 %.\n" in done.stdout
     document = json.loads((home / "out.json").read_text())
     assert document["schema"] == "recompute-comparison/1"
     assert document["b"]["kind"] == "supplied"
     assert len(document["pairings"]) == 4
+    store.close()
+
+
+def test_few_pairs_promise_no_95_percent(home: Path) -> None:
+    store = Store(home)
+    few, many = studies.filled(store, ratios=studies.NARROW[:3]), studies.filled(store)
+    done = run(home, few, many)
+    assert "with their intervals." in done.stdout
+    assert (
+        "A median of 3 pairs, as here, has an interval that covers 75 %, and a difference is promised "
+        "no more.\n"
+    ) in done.stdout
     store.close()
 
 

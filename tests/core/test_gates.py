@@ -446,8 +446,9 @@ def test_sentence_of_a_study() -> None:
     nearer = make.measured("b", peaks=(4_000_000, 4_000_000))
     both_fail = make.measured("a", peaks=(4_000_000, 4_000_000), ratios=(2.0,))
     assert study_sentence(judged(both_fail, nearer)) == (
-        "Keep the original: no plan passes every gate. Nearest: "
-        + candidate_sentence(judge(nearer, LIMITS))
+        "Keep the original rather than any plan; nearest is “b” at T=128 B=4: memory saving fails (peak "
+        "4.00 MB instead of 4.00 MB (1.00), update 1.25 times as long (1.25 to 1.25), gradients bitwise "
+        "equal)."
     )
     refusals = [make.refused("parity", plan, parity=make.failed(), reasons=("No",)) for plan in "ab"]
     assert study_sentence(judged(*refusals)) == (

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recompute_core.intervals import coverage, median_interval, ratio_interval
-from recompute_core.words import interval_name
+from recompute_core.intervals import coverage, median_interval, ratio_coverage, ratio_interval
+from recompute_core.words import fewest_pairs, interval_name, interval_note
+from tests.core.records import timing
 
 numbers = st.floats(min_value=-1e6, max_value=1e6, allow_subnormal=False)
 many = st.lists(numbers, min_size=1, max_size=40)
@@ -137,3 +138,17 @@ def test_two_unpaired_intervals_cover_the_ratio_as_often_as_they_promise() -> No
 def test_an_interval_is_called_what_it_covers() -> None:
     names = [interval_name(pairs) for pairs in (1, 3, 5, 6, 9)]
     assert names == ["0 % interval", "75 % interval", "93.8 % interval", *["95 % interval"] * 2]
+
+
+def test_what_is_said_of_many_intervals_holds_of_the_poorest() -> None:
+    assert fewest_pairs([timing(*[1.2] * 9), None, timing(*[1.2] * 3)]) == 3
+    assert interval_name(fewest_pairs([None])) == "95 % interval"
+    assert interval_note(3) == f"{interval_note()} Of 3 pairs, as here, they cover 75 %."
+    assert interval_note(6) == interval_note() and "at least 95 %" in interval_note()
+
+
+def test_unpaired_intervals_of_few_samples_say_what_they_cover() -> None:
+    """Each median's of three covers 75 %, both at once three quarters of that; seven are enough."""
+    assert ratio_coverage(3, 3) == 0.75**2
+    assert ratio_coverage(3, 9) == 0.75 * coverage(9, 0.95**0.5)
+    assert ratio_coverage(6, 6) < 0.95 == ratio_coverage(7, 7) == ratio_coverage(7, 31)

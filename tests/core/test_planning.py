@@ -33,6 +33,7 @@ from recompute_core.results import (
 from recompute_core.settings import ReceiptsSettings
 from recompute_core.spec import CheckpointSettings, StudySpec
 from recompute_core.studies.admission import admit
+from recompute_core.terminal import plan_table
 from recompute_core.workloads import build_blank
 from recompute_core.workloads.job import Job
 from tests.core import records as make
@@ -315,7 +316,9 @@ def test_measured_figures_stand_beside_the_estimates() -> None:
     assert after.study_id == "a-study"
     assert (plain.measured_peak_bytes, plain.measured_ratio, plain.parity) == (4_000_000, 1.0, None)
     assert (first.measured_peak_bytes, first.measured_ratio) == (3_030_000, 1.25)
-    assert first.measured_ratio_ci95 == (1.25, 1.5)
+    assert (first.measured_ratio_ci95, first.measured_pairs) == ((1.25, 1.5), 3)
+    heads = [column.header for column in plan_table(after).columns]
+    assert "75 % interval" in heads and "95 % interval" not in heads
     assert (first.parity, second.parity) == ("bitwise", "bitwise")
     assert (second.measured_peak_bytes, second.measured_ratio) == (2_050_000, 2.0)
     assert (first.miss, second.miss) == (pytest.approx(0.01), pytest.approx(0.025))

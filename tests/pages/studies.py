@@ -69,8 +69,8 @@ def spec_of(**changes: Any) -> StudySpec:
 class Filled:
     """A study in a store, filled phase by phase."""
 
-    def __init__(self, store: Store, spec: StudySpec) -> None:
-        self.store, self.spec = store, spec
+    def __init__(self, store: Store, spec: StudySpec, larger: int = 1) -> None:
+        self.store, self.spec, self.larger = store, spec, larger
         self.id = store.create(spec)
         self.names = anatomy_of(spec.workload).names
         store.set_environment(self.id, ENVIRONMENT)
@@ -153,7 +153,7 @@ class Filled:
 
     def weigh(self, shape: str, plan: str, peak_ratio: float = 0.6) -> None:
         """Memory of a plan; plain's ratio is 1."""
-        state, above = 76_000_000, 200_000_000
+        state, above = 76_000_000 * self.larger, 200_000_000 * self.larger
         peak = int((state + above) * peak_ratio) - state
         self._keep(
             shape,
@@ -231,9 +231,10 @@ def filled(
     spec: StudySpec | None = None,
     ratios: Sequence[float] = NARROW,
     peak_ratio: float = 0.6,
+    larger: int = 1,
 ) -> str:
-    """A study that is done, with every candidate measured."""
-    study = Filled(store, spec or spec_of())
+    """A study that is done, with every candidate measured; its peaks are so many times as large."""
+    study = Filled(store, spec or spec_of(), larger)
     for shape in study.shapes:
         study.prepare(shape)
         for plan in study.spec.plans:

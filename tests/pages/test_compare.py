@@ -33,6 +33,13 @@ def link(app: AppTest) -> dict[str, list[str]]:
     return parse_qs(urlsplit(reading.link(app)).query)
 
 
+def test_few_pairs_promise_no_95_percent(open_page: OpenPage, store: Store) -> None:
+    few, many = studies.filled(store, ratios=studies.NARROW[:3]), studies.filled(store)
+    said = text(open_page("compare", a=few, b=many))
+    assert "95 % intervals" not in said
+    assert "a difference is promised no more. Each is taken by itself" in said
+
+
 # --- nothing to compare ------------------------------------------------------------------------------
 
 

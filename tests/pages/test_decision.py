@@ -86,6 +86,13 @@ def test_an_adopted_plan_with_its_gates_and_the_way_back(open_page: OpenPage, st
     assert "What-if" not in words
 
 
+def test_intervals_of_few_pairs_say_what_they_cover(open_page: OpenPage, store: Store) -> None:
+    few = studies.spec_of(timing={"min_pairs": 3})
+    said = text(open_page("decision", study=studies.filled(store, few, studies.NARROW[:3])))
+    assert "Of 3 pairs, as here, they cover 75 %." in said
+    assert "as here" not in text(open_page("decision", study=studies.filled(store)))
+
+
 def test_the_plan_of_the_verdict_comes_first_then_lower_peaks(store: Store) -> None:
     plans = ["all-but-last", "every-4th-block", "every-block", "every-2nd-block"]
     spec = studies.spec_of(plans=plans, thresholds={"peak_ratio": 0.85})

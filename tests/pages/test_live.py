@@ -10,12 +10,13 @@ from pages._parts.queue import Queue, device_words, ordinal, queue_of, waiting_w
 from recompute_core.errors import StoreError
 from recompute_core.studies.assemble import assemble
 from recompute_core.studies.findings import finding
+from recompute_core.studies.flow import total_cells
 from recompute_core.studies.locks import machine_lock
 from recompute_core.studies.store import Store
 
 from . import studies
 from .conftest import OpenPage
-from .reading import text
+from .reading import shown, text
 
 
 def _queue(**known: object) -> Queue:
@@ -138,7 +139,7 @@ def test_the_words_of_the_cells_are_explained_where_they_stand(
 ) -> None:
     app = open_page("live", study=studies.filled(store))
     said = text(app)
-    assert "A cell is one plan at one shape" in said
+    assert "A cell is one phase of one plan at one shape: a letter" in said
     assert "T: tokens in a sequence; B: sequences in an update." in said
     (note,) = [one for one in app.caption if "A cell is" in one.value]
     for phase in (*progress.STEPS, "gates"):
@@ -147,6 +148,7 @@ def test_the_words_of_the_cells_are_explained_where_they_stand(
     assert 'title="Canary: a replay broken on purpose, which parity must catch"' in steps
     grid = next(one.proto.body for one in app.get("html") if "rs-grid" in one.proto.body)
     assert 'title="every-2nd-block: ' in grid, "what a recipe recomputes"
+    assert grid.count('class="rs-bit ') == total_cells(studies.spec_of()), "a letter is a cell"
 
 
 def test_bytes_that_are_kept_do_not_read_as_a_saving(open_page: OpenPage, store: Store) -> None:
@@ -197,3 +199,33 @@ def test_looking_at_a_study_makes_no_folder(store: Store) -> None:
     store.folder(study).rmdir()
     assert store.study(study).status == "interrupted"
     assert not store.folder(study).exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "says"),
+    [
+        ({}, {}, ""),
+        ({"engine": "ray"}, {}, "On a Ray cluster."),
+        ({"ranks": {"kind": "ddp"}}, {"ranks_backend": "gloo"}, "Over 2 ranks, DDP, gloo."),
+        (
+            {"engine": "ray", "ranks": {"kind": "fsdp2", "count": 4}},
+            {},
+            "On a Ray cluster, over 4 ranks, FSDP2.",
+        ),
+    ],
+)
+def test_live_says_on_what_a_study_runs(
+    open_page: OpenPage,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: dict[str, object],
+    found: dict[str, object],
+    says: str,
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "10.9.8.7:6379")
+    study = studies.Filled(store, studies.spec_of(**asked))
+    store.set_environment(study.id, {**studies.ENVIRONMENT, **found})
+    app = open_page("live", study=study.id)
+    said = [shown(one.value) for one in app.caption]
+    assert [one for one in said if one.startswith(("On a Ray", "Over "))] == ([says] if says else [])
+    assert "10.9.8.7" not in text(app)

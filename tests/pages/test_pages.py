@@ -127,6 +127,19 @@ def test_every_section_of_the_tradeoff(open_page: OpenPage, store: Store, sectio
     assert len(figures(app)) == drawn
 
 
+@pytest.mark.parametrize("section", ["Curves", "Selective curve"])
+def test_intervals_of_few_pairs_are_headed_by_what_they_cover(
+    open_page: OpenPage, store: Store, section: str
+) -> None:
+    spec = studies.spec_of(plans=["blocks:0", "blocks:0,1", "blocks:0,1,2", "every-block"])
+    for ratios, name in ((studies.NARROW[:3], "75"), (studies.NARROW, "95")):
+        app = open_page("tradeoff", study=studies.filled(store, spec, ratios=ratios))
+        app.session_state["section"] = section
+        said = text(app.run())
+        assert f"with {name} % intervals" in said
+        assert ("Of 3 pairs, as here, they cover 75 %." in said) == (name == "75")
+
+
 # --- refused ------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from pages._parts.pairs import pairs_chart
 from pages._parts.palette import DARK, LIGHT
 from pages._parts.picture import points
 from pages._parts.whatif import rejudge
+from pages._parts.words import device_line
 from recompute_core.reports.page import words as page_words
 from recompute_core.spec import Thresholds
 from recompute_core.studies.assemble import assemble
@@ -240,3 +241,10 @@ def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
     short = words.plan_short(studies.LONG_PLAN)
     assert len(short) == 28
     assert short == f"{studies.LONG_PLAN[:16]}…{studies.LONG_PLAN[-11:]}"
+
+
+def test_the_device_line_names_ranks_and_engine() -> None:
+    here = {"device": "cpu", "device_name": "Test processor", "torch": "2.13.0"}
+    assert device_line(here) == "CPU Test processor, torch 2.13.0"
+    said = device_line({**here, "ranks": 2, "ranks_kind": "ddp", "engine": "ray"})
+    assert said == "CPU Test processor, torch 2.13.0, 2 ranks (ddp), on a Ray cluster"

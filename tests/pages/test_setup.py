@@ -17,8 +17,10 @@ def _launch(app):
 
 
 def test_the_strip_says_cells_minutes_and_memory(open_page: OpenPage) -> None:
-    said = text(open_page("setup"))
+    app = open_page("setup")
+    said = text(app)
     assert "Cells 24" in said
+    assert app.button(key="launch").help.startswith("A cell is one phase of one plan at one shape.")
     assert "Duration, estimated about" in said
     assert "Memory, estimated about" in said
 
@@ -96,9 +98,21 @@ def test_a_budget_without_a_compiler_is_left_out(
 
 def test_a_batch_that_ranks_cannot_share_is_one_line(open_page: OpenPage, launched: list[str]) -> None:
     app = open_page("setup", ranks="ddp", rank_count="3")
-    _launch(app).click().run()
     assert "cannot be cut into 3 equal parts" in app.error[0].value
-    assert not launched
+    assert _launch(app).disabled and not launched
+
+
+def test_ranks_and_a_compiler_are_refused_before_anybody_launches(open_page: OpenPage) -> None:
+    app = open_page("setup", ranks="ddp", compile="aot_eager")
+    assert [shown(one.value) for one in app.error] == [
+        "ranks: training over ranks is not compiled here; leave out ranks or compile"
+    ]
+    assert _launch(app).disabled
+    assert app.selectbox(key="compile").value == app.query_params["compile"] == "aot_eager"
+    app.selectbox(key="ranks").set_value("one process").run()
+    assert not app.error and not _launch(app).disabled
+    app.selectbox(key="ranks").set_value("fsdp2").run()
+    assert app.error and _launch(app).disabled
 
 
 def test_a_cluster_that_does_not_answer_is_one_line(

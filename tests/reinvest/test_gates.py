@@ -154,7 +154,9 @@ def test_an_encoder_that_sees_no_rare_defect_shows_nothing_about_them() -> None:
 def test_slower_is_said_to_be_slower() -> None:
     gate = judged(throughput=throughput(*[(1.0, 1.25)] * 7))["throughput"]
     assert gate.observed == pytest.approx(0.8) and gate.bound == "at least"
-    assert gate.sentence == "49.6 examples per second instead of 62.0, 7 pairs of updates."
+    assert gate.sentence == "49.6 examples per second instead of 62.0, 7 pairs."
+    few = judged(throughput=throughput(*[(1.0, 1.25)] * 3))["throughput"]
+    assert few.sentence.endswith("62.0, 3 pairs (their interval covers 75 %).")
 
 
 def test_examples_are_counted_by_what_was_accepted_on_each_side() -> None:

@@ -29,13 +29,15 @@ from recompute_core.reports.page.view import ReportView
 from recompute_core.reports.page.words import gap, interval, plan_label, runs
 from recompute_core.reports.predicate import Predicate
 from recompute_core.reports.read_evidence import read_evidence
+from recompute_core.reports.release import release_supplied
 from recompute_core.results import Gap
-from recompute_core.spec import Region, StudySpec
+from recompute_core.spec import Region, StudySpec, TimingSettings
 from recompute_core.studies.flow import CellKey
 from recompute_core.studies.store import Cell
 from tests.core import cells, records
 from tests.reports import figures
 from tests.reports.played import decided, memory, parity_fails
+from tests.reports.signing import ANN
 
 # --- reading a page ----------------------------------------------------------------------------
 
@@ -203,6 +205,28 @@ def test_a_supplied_point_is_called_exact_by_nobody() -> None:
 
 def test_equal_decisions_give_equal_bytes() -> None:
     assert render(*adopted()) == render(*adopted())
+
+
+def test_few_pairs_are_not_said_to_have_a_95_percent_interval() -> None:
+    def page(pairs: int) -> Read:
+        def worker(key: CellKey) -> Cell | None:
+            return cells.cell(key, records.timing(1.2, 1.25, 1.3)) if key[2] == "time" else None
+
+        spec = cells.SPEC.model_copy(update={"timing": TimingSettings(min_pairs=pairs)})
+        return read(render(*decided(spec, "every-block", worker)))
+
+    few, many = page(3), page(9)
+    assert "95 % interval" not in few.text + many.text
+    assert "at least 95 %, whatever the noise. A gate passes" in many.text
+    assert "at least 95 %, whatever the noise. Of 3 pairs, as here, they cover 75 %. A gate" in few.text
+
+
+def test_few_times_that_were_not_paired_say_what_their_interval_covers() -> None:
+    times = {"plain": [0.9, 1.0, 1.1], "candidate": [1.2, 1.3, 1.4]}
+    given = figures.as_bytes(figures.measurements(update_s=times))
+    evidence = figures.evidence(data=given)
+    page = read(release_supplied(evidence, ANN).bundle.files["report.html"])
+    assert "made of both medians' own, and covers at least 56.2 %." in page.text
 
 
 def test_the_ratio_can_be_had_again_from_the_pairs() -> None:

@@ -147,7 +147,7 @@ FIRST = "1,1.2,w,p,batch=1\n"
         (HEAD + FIRST + "nan,1,,,\n", "line 3, plain_update_s: expected a number"),
         (HEAD + FIRST + "1_0,1,,,\n", "line 3, plain_update_s: expected a number"),
         (HEAD + FIRST + "1,-1,,,\n", "line 3, candidate_update_s: input should be greater"),
-        (HEAD + FIRST + "1,1\n", "line 3: 2 cells; the header has 5 columns"),
+        (HEAD + FIRST + "1,1\n", "line 3: 2 fields; the header has 5 columns"),
         (HEAD + FIRST + "1,,,,\n", "line 3: one update time without the other"),
         (HEAD + FIRST + "1,1,other,,\n", "m.csv: workload: 'w' in line 2, 'other' in line 3"),
         (HEAD + FIRST.replace("batch=1", "8"), "m.csv: shape: expected sizes such as seq_len=2048"),

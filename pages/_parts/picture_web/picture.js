@@ -8,7 +8,7 @@
 import { bar, hollow, marks, node, svg } from "./drawing.js";
 import { place, textWidth } from "./labels.js";
 import { gateOutcome, outcome } from "./outcome.js";
-import { figure, ticks, withLines } from "./scales.js";
+import { figure, megabytes, ticks, withLines } from "./scales.js";
 
 const WORDS = { pass: "passes every gate", fail: "fails a gate", undecided: "undecided" };
 const STEP = 0.01;
@@ -18,6 +18,7 @@ const GIVE_UP_MS = 1500;
 const MOST_NAMES = 40;
 const MOST_LINES = 8; // more of them are thin
 const ROOMY = 500; // px
+const TITLE = 24; // px that the title of the axis takes, with room beside it
 const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 const pictures = new WeakMap();
@@ -312,8 +313,12 @@ class Picture {
     const width = Math.floor(this.root.clientWidth / this.scale);
     const narrow = width < 560;
     const height = this.data.height ? this.data.height / this.scale : narrow ? 400 : 500;
-    this.frame = { left: narrow && !this.data.absolute ? 64 : 78, right: width - 18, top: 26, bottom: height - 60 };
     this.view = withLines(this.data.view, [this.limits, this.data.declared]);
+    this.heights = this.ticksUp();
+    const widest = Math.max(0, ...this.heights.map(({ mb }) => textWidth(mb, FONT)));
+    const beside = Math.max(narrow && !this.data.absolute ? 64 : 78, TITLE + widest + 8);
+    this.root.style.setProperty("--left", `${beside}px`);
+    this.frame = { left: beside, right: width - 18, top: 26, bottom: height - 60 };
     this.edge = this.view.right - 0.012 * (this.view.right - this.view.left);
     this.plot.setAttribute("width", width * this.scale);
     this.plot.setAttribute("height", height * this.scale);
@@ -375,6 +380,15 @@ class Picture {
     );
   }
 
+  // The ratios that have a line of their own, and what each is in MB where there is one shape alone.
+  ticksUp() {
+    const { absolute } = this.data;
+    return ticks(this.view.bottom, this.view.top, 8).map((at) => {
+      if (!absolute) return { at, mb: "" };
+      return { at, mb: megabytes(at * absolute.plain_mb) };
+    });
+  }
+
   drawGrid() {
     const { left, right, top, bottom } = this.frame;
     const found = [];
@@ -388,22 +402,18 @@ class Picture {
         found.push(svg("text", { x, y: bottom + 32, "text-anchor": "middle", class: "soft" }, `${ms} ms`));
       }
     }
-    for (const at of ticks(this.view.bottom, this.view.top, 8)) {
+    for (const { at, mb } of this.heights) {
       const y = this.y(at);
       found.push(svg("line", { x1: left, x2: right, y1: y, y2: y }));
       found.push(svg("text", { x: left - 8, y: y + (absolute ? -1 : 4), "text-anchor": "end" }, at.toFixed(2)));
-      if (absolute) {
-        const mb = at * absolute.plain_mb;
-        const shown = mb >= 100 ? Math.round(mb).toLocaleString("en-US") : mb.toPrecision(3);
-        found.push(svg("text", { x: left - 8, y: y + 13, "text-anchor": "end", class: "soft" }, `${shown} MB`));
-      }
+      if (mb) found.push(svg("text", { x: left - 8, y: y + 13, "text-anchor": "end", class: "soft" }, mb));
     }
     const across = "update time, ratio to plain";
     found.push(
       svg("text", { x: (left + right) / 2, y: bottom + (absolute ? 52 : 44), "text-anchor": "middle" }, across),
     );
     const middle = (top + bottom) / 2;
-    const turned = { transform: `translate(13 ${middle}) rotate(-90)`, "text-anchor": "middle" };
+    const turned = { transform: `translate(13 ${middle}) rotate(-90)`, "text-anchor": "middle", class: "up" };
     found.push(svg("text", turned, "peak memory, ratio to plain"));
     this.layers.grid.replaceChildren(...found);
   }

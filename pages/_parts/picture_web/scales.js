@@ -29,3 +29,10 @@ export function figure(value) {
   const [short, exact] = [value.toFixed(2), Number(value.toFixed(4)).toString()];
   return short.length > exact.length ? short : exact;
 }
+
+// A tick's bytes, as `megabytes` of recompute_core/gates.py has them without decimals that a tick lacks room
+// for: `42.3 MB`, `1,234 MB`, from 10,000 MB on `12.3 GB`.
+export function megabytes(mb) {
+  if (mb >= 10_000) return `${(mb / 1000).toFixed(1)} GB`;
+  return `${mb >= 100 ? Math.round(mb).toLocaleString("en-US") : mb.toPrecision(3)} MB`;
+}

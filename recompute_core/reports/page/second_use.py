@@ -13,7 +13,7 @@ _GATES = (
     Column("Gate"),
     Column("Threshold", number=True),
     Column("Observed", number=True),
-    Column("95 % interval", number=True),
+    Column("Interval", number=True),
     Column("Outcome", word=True),
     Column("In words"),
 )

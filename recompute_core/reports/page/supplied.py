@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from ...intervals import ratio_coverage
 from ...spec import Thresholds
 from ...words import count
 from ..measurements import Measurements
@@ -87,7 +88,10 @@ def samples(view: ReportView) -> Html:
             [f"{each * 1e3:.3f}" for each in side] for side in (updates.plain, updates.candidate)
         )
         words = f"{count(len(plain), 'update')} of plain and {len(own)} recomputed, not in pairs: the "
-        words += "interval of the ratio is made of both medians' own, and covers at least 95 %."
+        covered = 100 * ratio_coverage(len(own), len(plain))
+        words += (
+            f"interval of the ratio is made of both medians' own, and covers at least {covered:.3g} %."
+        )
         drawn.append(
             join(el("h3", "Update times"), paragraph(words), _side_by_side(_UNPAIRED, plain, own))
         )

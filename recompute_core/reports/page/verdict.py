@@ -2,12 +2,11 @@
 
 from ...gates import GATE_NAMES
 from ...results import Gate, ParityFailed
-from ...words import MB_NOTE, OUTCOMES, count, sentence_case
+from ...words import MB_NOTE, OUTCOMES, count, fewest_pairs, interval_note, sentence_case
 from .markup import Column, Group, Html, bullets, code, el, facts, join, paragraph, table
 from .plot import mark
 from .view import ReportView
 from .words import (
-    INTERVAL_NOTE,
     KINDS,
     VERDICT_OUTCOME,
     VERDICTS,
@@ -27,7 +26,7 @@ _GATES = (
     Column("Gate"),
     Column("Threshold (at most)", number=True),
     Column("Observed", number=True),
-    Column("95 % interval", number=True),
+    Column("Interval", number=True),
     Column("Outcome", word=True),
     Column("Figure", word=True),
     Column("Threshold was", word=True),
@@ -110,12 +109,18 @@ def gates(view: ReportView) -> Html:
         )
         for one in view.shapes
     ]
-    timed = any(one.timing is not None for one in view.shapes)
     return join(
         table(_GATES, groups, "Every gate at every shape", "gates wide untitled"),
         _troubles(view),
-        paragraph(f"{MB_NOTE} {INTERVAL_NOTE if timed else ''}", css="note"),
+        paragraph(f"{MB_NOTE} {_intervals(view)}", css="note"),
     )
+
+
+def _intervals(view: ReportView) -> str:
+    """What the intervals are, where any time was measured."""
+    timings = [one.timing for one in view.shapes if one.timing is not None]
+    passing = "A gate passes when its whole interval keeps to the threshold."
+    return f"{interval_note(fewest_pairs(timings))} {passing}" if timings else ""
 
 
 def _row(view: ReportView, gate: Gate) -> tuple[Html | str, ...]:

@@ -27,11 +27,6 @@ PARTS = {
     "weight": "weight after the step",
 }
 """What a compared tensor is."""
-INTERVAL_NOTE = (
-    "Intervals of update times are of the median of the paired ratios, by the sign test: from six pairs "
-    "on they cover at least 95 %, whatever the noise. A gate passes when its whole interval keeps to "
-    "the threshold."
-)
 
 
 def when(moment: str) -> str:
