@@ -320,9 +320,9 @@ class _Rechecking:
     def _check_settings(self, ran: Ran) -> None:
         """A device that was asked for and is not there is the user's mistake."""
         if ran.failed is not None and any(one.startswith("device=") for one in self.settings):
-            kind, _, text = ran.failed[1].partition(": ")
-            if kind == "InputError" and text.startswith("device: "):
-                raise InputError(f"--set {text}")
+            reason = ran.failed[1]
+            if reason.startswith("device: "):
+                raise InputError(f"--set {reason}")
 
     def _compared(self, key: str, ran: Ran, then: Reference) -> tuple[tuple[Change, ...], Drift | None]:
         if ran.reference is None:

@@ -114,11 +114,11 @@ def drift_words(drift: Drift) -> str:
 
 
 def _reason(ran: Ran) -> str:
-    """Why a phase was not completed, without the name of an error that users can cause."""
+    """Why a phase was not completed."""
     if ran.failed is None:
         return "it was not reached"
     phase, reason = ran.failed
-    return reason.removeprefix("InputError: ") if phase == "reference" else f"{phase}: {reason}"
+    return reason if phase == "reference" else f"{phase}: {reason}"
 
 
 def parity_here(parity: Parity, thresholds: Thresholds) -> ParityHere:

@@ -265,7 +265,7 @@ def test_a_phase_that_was_not_completed(missing: str) -> None:
 
 
 def test_an_update_that_cannot_be_rebuilt() -> None:
-    nothing = Ran(failed=("reference", "InputError: own:theirs is not registered here"))
+    nothing = Ran(failed=("reference", "own:theirs is not registered here"))
     assert outcome(nothing) == (
         "cannot_tell",
         "not-rebuilt",
