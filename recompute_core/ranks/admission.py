@@ -34,7 +34,7 @@ def check_ranks(spec: StudySpec) -> None:
 
 
 def held_bytes(ranks: Ranks, parameters: int, state: int, activations: int) -> int:
-    """What all ranks hold on this one machine, at the least, in bytes; each of the others is one process's.
+    """What all ranks hold on this one machine, at the least; the other figures are of one process.
 
     Shares of a batch keep together what the whole batch does. Under DDP every rank has the whole state,
     and buckets as large as its gradients. Under FSDP2 they share the state, but each builds the whole

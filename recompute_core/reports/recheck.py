@@ -266,7 +266,9 @@ class _Rechecking:
         then, legality = recorded
         ran = self._run(key, sizes, legality)
         changes, drift = self._compared(key, ran, then)
-        outcome, code, why = judged(then, ran, (*self.changes, *changes), drift, self.spec.thresholds)
+        outcome, code, why = judged(
+            then, ran, (*self.changes, *changes), drift, self.spec.thresholds, self.spec.ranks
+        )
         return ShapeRecheck(
             **facts,
             outcome=outcome,

@@ -2,8 +2,9 @@
 
 from ..gates import gap_words, stuck_sentence
 from ..results import Parity, Reference
-from ..spec import Thresholds
+from ..spec import Ranks, Thresholds
 from ..studies.one_shape import Ran
+from ..words import noise_found
 from .recheck_record import (
     WORDS,
     Change,
@@ -22,6 +23,7 @@ def judged(
     changes: tuple[Change, ...],
     drift: Drift | None,
     thresholds: Thresholds,
+    ranks: Ranks | None = None,
 ) -> tuple[RecheckOutcome, Code, str]:
     """The outcome at one shape, why for machines, and why in words. Pure."""
     if ran.reference is None or drift is None:
@@ -34,7 +36,7 @@ def judged(
     noise = ran.noise.failures(thresholds)
     if noise:
         worst = gap_words(noise[0])
-        return "cannot_tell", "noise", f"plain differs from plain on this device, {worst}"
+        return "cannot_tell", "noise", f"{noise_found(ranks)}, {worst}"
     if ran.canary is None:
         return "cannot_tell", "not-completed", _reason(ran)
     if not ran.canary.caught:

@@ -17,7 +17,7 @@ BIG = {"workload": {"width": 1024, "blocks": 24}, "shapes": [{"seq_len": 16, "ba
 def test_ranks_hold_their_state_beside_each_other(
     kind: str, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Parameters, gradients, two moments and buckets on each rank of DDP; FSDP2's build the model first."""
+    """Parameters, gradients, two moments and buckets on each rank of DDP; parameters on one of FSDP2."""
     spec = parse_spec({**BIG, "ranks": {"kind": kind, "count": 64}, "device": "cpu"})
     sizes = sizes_of(spec.at(spec.shapes[0]))
     assert sizes is not None
