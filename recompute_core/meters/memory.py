@@ -115,6 +115,12 @@ def _saved(meter: SavedBytes) -> dict[str, int]:
 def _unsee(found: dict[str, Any], device: torch.device) -> None:
     """Take out what meters do not see of a compiled update: its blocks, what kernels take by themselves,
     and how large the process was apart from the compiler."""
+    compiled_too = (
+        "the process compiled too: what the driver counts holds what that left on the device, such as "
+        "kernels and what tuning them took"
+        if device.type == "cuda"
+        else "the process compiled too, and its peak is the compiler's"
+    )
     no_blocks = "a compiled graph has no blocks and no replays that could be marked"
     timeline = found.get("timeline")
     found |= {
@@ -126,8 +132,8 @@ def _unsee(found: dict[str, Any], device: torch.device) -> None:
     found["not_measured"] = {
         "peak_at": no_blocks,
         "timeline.back": no_blocks,
+        "process_peak_bytes": compiled_too,
         **found["not_measured"],
-        "process_peak_bytes": "the process compiled too, and its peak is the compiler's",
     }
     if device.type == "cuda":
         found["not_measured"]["history"] = "the allocator's history is not recorded of compiled updates"
