@@ -92,7 +92,7 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
         device_id=None if device.type == "cpu" else torch.device(device.type, rank),
     )
     team = Team(rank, ranks.count, patience)
-    member = _Member(task, device, team, folder)
+    member = _Member(task, device, team)
     with meeting.said(folder).open("w") if rank == 0 else open(os.devnull, "w") as out:
 
         def say(kind: str, **data: Any) -> None:
@@ -110,8 +110,8 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
 class _Member:
     """A rank with what its phases share."""
 
-    def __init__(self, task: Assignment, device: torch.device, team: Team, folder: Path) -> None:
-        self._task, self._device, self._team, self._folder = task, device, team, folder
+    def __init__(self, task: Assignment, device: torch.device, team: Team) -> None:
+        self._task, self._device, self._team = task, device, team
         self._spec = task.spec.model_copy(update={"seed": rank_seed(task.spec.seed, team.rank)})
         """The study's, with this rank's seed."""
         check_same_environment(task.environment, describe_environment(device, task.spec.ranks))
@@ -140,9 +140,7 @@ class _Member:
         job = self._build()
         optimizer, put_on = ready(job, task, self._spec.seed)
         if phase == "memory":
-            return measure_rank_memory(
-                job, optimizer, put_on, proof, self._team, task.trace, self._folder
-            )
+            return measure_rank_memory(job, optimizer, put_on, proof, self._team, task.trace)
         return measure_rank_time(
             job,
             optimizer,

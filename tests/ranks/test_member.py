@@ -30,7 +30,7 @@ def test_checks_on_an_accelerator_repeat_themselves_and_costs_do_not(
         reference=Path(),
     )
     team: Any = SimpleNamespace(rank=0, count=2)
-    rank = member._Member(task, torch.device("cuda"), team, Path())
+    rank = member._Member(task, torch.device("cuda"), team)
     with pytest.raises(RuntimeError, match=f"{phase} was asked for without"):
         rank.do(phase, lambda **_: None)
     assert len(called) == repeats
