@@ -82,6 +82,7 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
     use_device(device, rank)
     here = "lo0" if sys.platform == "darwin" else "lo"
     os.environ |= {"GLOO_SOCKET_IFNAME": here, "NCCL_SOCKET_IFNAME": here}  # nobody else may listen in
+    meeting.started(folder, rank).touch()
     patience = timedelta(seconds=spec.silence_s + _GRACE_S)
     dist.init_process_group(
         backend_for(device),
