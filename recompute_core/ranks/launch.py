@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..processes import how_ended
-from ..studies.launch import environment
+from ..processes import environment, how_ended
 from . import meeting
 
 Say = Callable[..., None]
@@ -30,9 +29,9 @@ class RankFailed(Exception):
     """A rank could not do its part; says which one and why, in one line."""
 
 
-def run_ranks(task: str, count: int, say: Say, starting: Callable[[int], None]) -> None:
-    """Do a task, an `Assignment` as JSON, on so many ranks; `say` hears what rank 0 says, and before
-    that `starting` how many ranks have started, again and again.
+def run_ranks(module: str, task: str, count: int, say: Say, starting: Callable[[int], None]) -> None:
+    """Do a task, as JSON, on so many ranks, each `python -m module` of ours; `say` hears what rank 0
+    says, and before that `starting` how many ranks have started, again and again.
 
     Raises RankFailed. Everything has ended when this returns.
     """
@@ -61,7 +60,7 @@ def run_ranks(task: str, count: int, say: Say, starting: Callable[[int], None]) 
             logs_specs=DefaultLogsSpecs(log_dir=name),
             signals_to_handle="SIGTERM",
         )
-        member = ("-m", f"{__package__}.member", name, str(os.getpid()))
+        member = ("-m", module, name, str(os.getpid()))
         try:
             with _heard(folder, say, starting):
                 elastic_launch(launcher, sys.executable)(*member)

@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ..errors import InputError
+from ..processes import environment
 from ..settings import OwnSettings
 from ..spec import StudySpec, explain
 from ..workloads.registered import factory_path
@@ -48,8 +49,6 @@ def check_registered(spec: StudySpec) -> None:
 
 
 def _looked(settings: OwnSettings, ranks: int | None) -> OwnSettings:
-    from .launch import environment
-
     shared_by = [] if ranks is None else [str(ranks)]
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"

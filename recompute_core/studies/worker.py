@@ -122,6 +122,10 @@ def _together(task: Assignment, phase: Phase, later: Sequence[Phase]) -> tuple[P
     return (phase, *checks) if phase in ("noise", "canary") else (phase,)
 
 
+_RANK = f"{__package__}.rank_member"
+"""The module that a rank runs."""
+
+
 def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., None]) -> bool:
     """Have the ranks do these phases; whether they could."""
     from ..ranks.launch import RankFailed, run_ranks
@@ -148,7 +152,7 @@ def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., No
     alone = task.model_copy(update={"phases": phases})
     starting = Starting(task.spec.silence_s, started)
     try:
-        run_ranks(alone.model_dump_json(), count, heard, starting.heard)
+        run_ranks(_RANK, alone.model_dump_json(), count, heard, starting.heard)
     except (RankFailed, OSError) as error:
         reason = str(error) if isinstance(error, RankFailed) else reason_of(error)
         if left and left[0] != begun:
