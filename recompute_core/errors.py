@@ -4,6 +4,12 @@ Anything else that is raised is our own bug and keeps its traceback.
 """
 
 
+def kind_and_words(error: BaseException) -> str:
+    """What an error says, after its kind; an error of this package is a sentence by itself."""
+    is_ours = type(error).__module__.partition(".")[0] == __package__
+    return str(error) if is_ours else f"{type(error).__name__}: {error}"
+
+
 class InputError(ValueError):
     """Bad input: the message says what is wrong, where, and what would be right."""
 

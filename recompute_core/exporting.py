@@ -80,6 +80,7 @@ def _source(row: StudyRow, plan: str, shape: dict[str, int], said: str | None) -
         preserve_rng=how.rng == "preserve",
         blocks=anatomy_of(spec.workload).names,
         compiled=spec.compile is not None,
+        ranks=spec.ranks.kind if spec.ranks else None,
         missed=said,
     )
 

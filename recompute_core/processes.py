@@ -4,12 +4,15 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
+import sysconfig
 import tempfile
 import threading
 from multiprocessing import resource_tracker, util
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext
 from multiprocessing.forkserver import ensure_running
+from pathlib import Path
 from typing import Any
 
 _PRELOAD = ["recompute_core.preload"]
@@ -72,3 +75,13 @@ def how_ended(code: int) -> str:
     if code < 0:
         return f"died of signal {-code} ({signal.Signals(-code).name})"
     return f"ended with exit code {code}"
+
+
+def environment(**also: str) -> dict[str, str]:
+    """Of a background process: this very package, and what this process can import beside what every
+    Python of its kind can."""
+    usual = tuple(sysconfig.get_paths().values())
+    own = [place for place in sys.path if not place.startswith(usual)]
+    places = [str(Path(__file__).parents[1]), *own, os.environ.get("PYTHONPATH", "")]
+    path = os.pathsep.join(dict.fromkeys(filter(None, places)))
+    return {**os.environ, "PYTHONPATH": path, **also}

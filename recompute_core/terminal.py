@@ -27,7 +27,14 @@ from .studies.driver import Listener
 from .studies.findings import finding
 from .studies.flow import CellKey, total_cells
 from .studies.store import StudyRow
-from .words import ENOUGH_PAIRS, fewest_pairs, interval_name, printable
+from .words import (
+    ENOUGH_PAIRS,
+    WHOSE_FIGURES,
+    fewest_pairs,
+    interval_name,
+    printable,
+    ranks_words,
+)
 
 if TYPE_CHECKING:
     from .comparing.records import Change, StudyComparison
@@ -343,10 +350,5 @@ def _moved_ratio(change: "Change") -> str:
 def bytes_and_time(spec: StudySpec) -> str:
     """The note under every table: where its figures are from, and of which of several ranks they are."""
     ranks, where = spec.ranks, "here" if spec.engine == "local" else "on the Ray cluster"
-    over = (
-        f" Over {ranks.count} ranks ({ranks.kind}): MB are of the rank with the highest peak, times of "
-        "the slowest rank."
-        if ranks
-        else ""
-    )
+    over = f" Over {ranks_words(ranks.count, ranks.kind)}: {WHOSE_FIGURES}." if ranks else ""
     return f"MB = 10^6 bytes. Measured {where}, {time.strftime('%Y-%m-%d %H:%M')}.{over}"

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from .intervals import coverage
 from .results import Outcome, Timing
+from .spec import Ranks
 
 OUTCOMES: dict[Outcome, str] = {
     "pass": "pass",
@@ -95,6 +96,27 @@ def shape_labels(keys: Sequence[str]) -> dict[str, str]:
     return {
         key: " ".join(part[i] for i in varying) or key for key, part in zip(keys, parts, strict=True)
     }
+
+
+def ranks_words(ranks: int, kind: object) -> str:
+    """`2 ranks (ddp) that share the batch`: the batch of a study is that of all its ranks together."""
+    return f"{count(ranks, 'rank')} ({kind}) that share the batch"
+
+
+WHOSE_FIGURES = "MB are of the rank with the highest peak, times of the slowest rank"
+"""Of a study over ranks."""
+
+
+def noise_words(ranks: int) -> str:
+    """What is compared where noise is looked at."""
+    return f"plain over {ranks} ranks against one process" if ranks > 1 else "plain against plain"
+
+
+def noise_found(ranks: Ranks | None) -> str:
+    """That more noise was found than the thresholds allow."""
+    if ranks is None:
+        return "plain differs from plain on this device"
+    return f"plain over {ranks.count} ranks ({ranks.kind}) is not what one process computes"
 
 
 def in_utc(moment: str) -> datetime:

@@ -14,7 +14,14 @@ from recompute_core.results import Memory, StudyResult
 from recompute_core.spec import StudySpec
 from recompute_core.studies.artifacts import history_name
 from recompute_core.studies.flow import PLAIN
-from recompute_core.words import MB_NOTE, fewest_pairs, interval_name, pairs_words, shape_labels
+from recompute_core.words import (
+    MB_NOTE,
+    fewest_pairs,
+    interval_name,
+    noise_words,
+    pairs_words,
+    shape_labels,
+)
 
 from . import charts, choices, markup, planmap, published, tables, timelines
 from .data import Snapshot, get_store
@@ -305,6 +312,7 @@ def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
 def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """How far each candidate is from plain, the worst tensors, canary and legality."""
     gap = st.column_config.NumberColumn(format="%.2g", alignment="right")
+    ranks = result.spec.ranks.count if result.spec.ranks else 1
     st.dataframe(
         _of(found, result, found.once("parity", lambda: tables.parity_table(found.result.judged))),
         hide_index=True,
@@ -313,7 +321,7 @@ def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         alt="Parity of every candidate: gaps, noise floor and canary",
     )
     st.caption(
-        "The noise floor is plain against plain. The canary is a replay broken on purpose, which "
+        f"The noise floor is {noise_words(ranks)}. The canary is a replay broken on purpose, which "
         "parity must catch."
     )
     for one in result.judged:

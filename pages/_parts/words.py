@@ -6,7 +6,14 @@ from recompute_core.plans.names import RECIPES
 from recompute_core.results import FigureKind
 from recompute_core.spec import StudySpec
 from recompute_core.studies.store import Status, StudyRow
-from recompute_core.words import count, in_utc, printable, scientific, sentence_case
+from recompute_core.words import (
+    count,
+    in_utc,
+    printable,
+    ranks_words,
+    scientific,
+    sentence_case,
+)
 from recompute_core.words import duration as duration
 
 VERDICTS: dict[str | None, str] = {
@@ -185,7 +192,7 @@ def training_line(spec: StudySpec, environment: dict[str, object]) -> str:
 
 
 def device_line(environment: dict[str, object]) -> str:
-    """`CPU AMD EPYC, 2 threads, torch 2.13.0+cpu`."""
+    """`CPU AMD EPYC, 2 threads, torch 2.13.0+cpu`, and the ranks that trained on it."""
     if not environment:
         return "device not known yet"
     threads, ranks = environment.get("threads"), environment.get("ranks")
@@ -193,7 +200,7 @@ def device_line(environment: dict[str, object]) -> str:
         f"{str(environment.get('device', '')).upper()} {environment.get('device_name', '')}".strip(),
         count(threads, "thread") if isinstance(threads, int) else "",
         f"torch {environment['torch']}" if "torch" in environment else "",
-        f"{count(ranks, 'rank')} ({environment.get('ranks_kind')})" if isinstance(ranks, int) else "",
+        ranks_words(ranks, environment.get("ranks_kind")) if isinstance(ranks, int) else "",
         "on a Ray cluster" if environment.get("engine") == "ray" else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -189,6 +189,12 @@ def cautions(
             "Not the same work: model, precision, optimizer, compiler, ranks or recomputation differ, "
             "so a figure that moved need not be another cost of the same thing."
         )
+    if a.spec.engine != b.spec.engine:
+        engines = f"{a.spec.engine} in A, {b.spec.engine} in B"
+        said.append(
+            f"Not the same engine ({engines}): the cells of a cluster are measured on its nodes, so a "
+            "figure that moved may be another machine's."
+        )
     if a.thresholds != b.thresholds:
         said.append("The thresholds differ, so each verdict is of other gates.")
     others = [one for one in pairings if not one.same_plan]

@@ -31,6 +31,8 @@ from .saved import SavedBytes
 from .timeline import MARK, Trace, peak_at, thin
 
 Profiled = tuple[profile, Trace]
+KeepTrace = Callable[[Path], dict[str, Any]]
+"""Writes the events of an update that was measured, gzipped; gives what its record then says of them."""
 
 
 def measure_memory(
@@ -40,16 +42,35 @@ def measure_memory(
     proof: ParityPassed,
     trace: Path | None = None,
     history: Path | None = None,
-    collected: Sequence[Tensor] = (),
-    buckets_bytes: int = 0,
 ) -> Memory:
     """One update of `job` under the plan that `applied` puts on; some more on an accelerator.
 
     `proof` is the parity that allows a figure to exist: the candidate's own, or for plain that of any
     candidate it is compared with. `trace` is where the profiler's events are kept, gzipped; `history`
-    where a CUDA allocator's history is, for PyTorch's viewer. `collected` are parameters in other
-    storages than the model's own, which backward does not keep either, and `buckets_bytes` second copies
-    of the gradients: what a wrapper around the model holds.
+    where a CUDA allocator's history is, for PyTorch's viewer.
+    """
+    found, keep = memory_and_trace(job, optimizer, applied, proof, history)
+    return found if trace is None else with_trace(found, keep(trace))
+
+
+def with_trace(found: Memory, kept: dict[str, Any]) -> Memory:
+    """The record of an update whose events have been written."""
+    return found.model_copy(update={**kept, "not_measured": found.not_measured | kept["not_measured"]})
+
+
+def memory_and_trace(
+    job: Job,
+    optimizer: torch.optim.Optimizer,
+    applied: Applied,
+    proof: ParityPassed,
+    history: Path | None = None,
+    collected: Sequence[Tensor] = (),
+    buckets_bytes: int = 0,
+) -> tuple[Memory, KeepTrace]:
+    """`measure_memory`, with the trace left to be written.
+
+    `collected` are parameters in other storages than the model's own, which backward does not keep
+    either, and `buckets_bytes` second copies of the gradients: what a wrapper around the model holds.
     """
     if not proof.passed:
         raise RuntimeError("memory may be measured only after parity has passed")
@@ -100,11 +121,11 @@ def measure_memory(
     if job.compiled is not None:
         _unsee(found, device)
     # Last, since writing them takes memory that the process's peak must not show.
-    if trace is not None:
-        _add(found, _kept_trace(seen, state.total, trace, found["not_measured"].get("timeline")))
     if history is not None and device.type == "cuda":
         _add(found, _kept_history(marked, history))
-    return Memory(state_bytes=state.total, state_parts=state, **found)
+    measured = Memory(state_bytes=state.total, state_parts=state, **found)
+    without = measured.not_measured.get("timeline")
+    return measured, lambda path: _kept_trace(seen, state.total, path, without)
 
 
 def _saved(meter: SavedBytes) -> dict[str, int]:
@@ -115,6 +136,12 @@ def _saved(meter: SavedBytes) -> dict[str, int]:
 def _unsee(found: dict[str, Any], device: torch.device) -> None:
     """Take out what meters do not see of a compiled update: its blocks, what kernels take by themselves,
     and how large the process was apart from the compiler."""
+    compiled_too = (
+        "the process compiled too: what the driver counts holds what that left on the device, such as "
+        "kernels and what tuning them took"
+        if device.type == "cuda"
+        else "the process compiled too, and its peak is the compiler's"
+    )
     no_blocks = "a compiled graph has no blocks and no replays that could be marked"
     timeline = found.get("timeline")
     found |= {
@@ -126,8 +153,8 @@ def _unsee(found: dict[str, Any], device: torch.device) -> None:
     found["not_measured"] = {
         "peak_at": no_blocks,
         "timeline.back": no_blocks,
+        "process_peak_bytes": compiled_too,
         **found["not_measured"],
-        "process_peak_bytes": "the process compiled too, and its peak is the compiler's",
     }
     if device.type == "cuda":
         found["not_measured"]["history"] = "the allocator's history is not recorded of compiled updates"
@@ -182,7 +209,8 @@ def _kept_trace(
     if seen is None:
         return {"not_measured": {"trace": without or "no update was run under the profiler"}}
     try:
-        return {"trace": path.name, "trace_digest": keep_trace(*seen, state_bytes, path)}
+        digest = keep_trace(*seen, state_bytes, path)
+        return {"trace": path.name, "trace_digest": digest, "not_measured": {}}
     except TraceNotKept as why:
         return {"not_measured": {"trace": str(why)}}
 

@@ -3,7 +3,7 @@
 from ..errors import InputError
 from ..plans.names import regions_of
 from ..settings import shape_key
-from ..spec import StudySpec
+from ..spec import Ranks, StudySpec
 
 
 def check_ranks(spec: StudySpec) -> None:
@@ -31,3 +31,15 @@ def check_ranks(spec: StudySpec) -> None:
                     "'forward' their replay would skip FSDP2's hooks and meet parameters that are not "
                     "collected; use --set checkpoint.variant=call"
                 )
+
+
+def held_bytes(ranks: Ranks, parameters: int, state: int, activations: int) -> int:
+    """What all ranks hold on this one machine, at the least; the other figures are of one process.
+
+    Shares of a batch keep together what the whole batch does. Under DDP every rank has the whole state,
+    and buckets as large as its gradients. Under FSDP2 they share the state, but each builds the whole
+    model before it gives shares away.
+    """
+    if ranks.kind == "ddp":
+        return ranks.count * (state + parameters) + activations
+    return max(state + activations, ranks.count * parameters)

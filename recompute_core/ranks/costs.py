@@ -5,13 +5,12 @@ threads let go of tensors when they like, so that two equal updates climb differ
 where one update alone is exact, several are measured, and a gate that their peaks straddle is undecided.
 """
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from ..meters.memory import measure_memory
+from ..meters.memory import memory_and_trace, with_trace
 from ..meters.timing import measure_time
 from ..plans.apply import Applied
 from ..results import Memory, Pair, ParityPassed, RankMemory, Timing
@@ -32,50 +31,36 @@ def measure_rank_memory(
     proof: ParityPassed,
     team: Team,
     trace: Path | None,
-    folder: Path,
 ) -> Memory:
-    """Every rank's peak over the same updates; the record is that of the rank with the highest.
-
-    `folder` is where each rank lays its traces, of which one of the worst rank's is kept as `trace`.
-    """
+    """Every rank's peak over the same updates; the record is that of the rank with the highest, whose
+    trace alone is written."""
     allocate_state(optimizer)
     with put_on():
         for _ in range(UPDATES_BEFORE):
             update(job, optimizer)
     collected, buckets = collected_parameters(job), buckets_bytes(job)
-    samples, traces = [], []
-    for number in range(UPDATES if job.device.type == "cpu" else 1):
-        place = folder / f"trace-{team.rank}-{number}"
-        place.mkdir()
-        traces.append(place / trace.name if trace else None)
-        own = measure_memory(
-            job,
-            optimizer,
-            put_on,
-            proof,
-            traces[-1],
-            collected=collected,
-            buckets_bytes=buckets,
+    samples, keeps = [], []
+    for _ in range(UPDATES if job.device.type == "cpu" else 1):
+        own, keep = memory_and_trace(
+            job, optimizer, put_on, proof, collected=collected, buckets_bytes=buckets
         )
         samples.append(own)
+        keeps.append(keep)
     own, chosen = middle_of(samples)
     if trace and job.device.type == "cuda":
         without = {**own.not_measured, "history": "the allocator's history is not recorded on ranks"}
         own = own.model_copy(update={"not_measured": without})
     found = worst_of(team.all_say(own))
-    is_worst = team.rank == _worst(found.ranks).rank
-    if trace and (kept := traces[chosen]) and found.trace and is_worst:
-        partial = trace.with_name(f"{trace.name}.partial")
-        shutil.move(kept, partial)  # from another file system, perhaps
-        partial.replace(trace)
-    team.wait()
-    return found
+    if trace is None:
+        return found
+    worst = _worst(found.ranks).rank
+    return with_trace(found, team.all_say(keeps[chosen](trace) if team.rank == worst else {})[worst])
 
 
 def middle_of(samples: list[Memory]) -> tuple[Memory, int]:
     """One record of several updates that were measured one by one, and which of them it shows: the one
     in the middle. Of the others it has the peaks, and of the first how large the process was: later ones
-    come after traces were written, which takes memory too."""
+    come while the profiler's events of earlier ones are held, which takes memory too."""
     if len(samples) == 1:
         return samples[0], 0
     peaks = tuple(peak for one in samples for peak in one.peak_samples)

@@ -6,6 +6,7 @@ interface. No rank is started again: one that dies ends the launch.
 
 import json
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -16,19 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..processes import how_ended
-from ..studies.launch import environment
+from ..processes import environment, how_ended
 from . import meeting
 
 Say = Callable[..., None]
+_TICK_S = 0.2
+"""How often is looked which ranks have started."""
 
 
 class RankFailed(Exception):
     """A rank could not do its part; says which one and why, in one line."""
 
 
-def run_ranks(task: str, count: int, say: Say) -> None:
-    """Do a task, an `Assignment` as JSON, on so many ranks; `say` hears what rank 0 says.
+def run_ranks(module: str, task: str, count: int, say: Say, starting: Callable[[int], None]) -> None:
+    """Do a task, as JSON, on so many ranks, each `python -m module` of ours; `say` hears what rank 0
+    says, and before that `starting` how many ranks have started, again and again.
 
     Raises RankFailed. Everything has ended when this returns.
     """
@@ -57,9 +60,9 @@ def run_ranks(task: str, count: int, say: Say) -> None:
             logs_specs=DefaultLogsSpecs(log_dir=name),
             signals_to_handle="SIGTERM",
         )
-        member = ("-m", f"{__package__}.member", name, str(os.getpid()))
+        member = ("-m", module, name, str(os.getpid()))
         try:
-            with _heard(folder, say):
+            with _heard(folder, say, starting):
                 elastic_launch(launcher, sys.executable)(*member)
         except ChildFailedError as error:
             codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
@@ -67,7 +70,7 @@ def run_ranks(task: str, count: int, say: Say) -> None:
 
 
 @contextmanager
-def _heard(folder: Path, say: Say) -> Iterator[None]:
+def _heard(folder: Path, say: Say, starting: Callable[[int], None]) -> Iterator[None]:
     """Within the context, `say` is told each line that rank 0 writes; all of them at its end.
 
     The end is an empty line of our own: a process that rank 0 forked may keep the pipe open for ever.
@@ -77,8 +80,14 @@ def _heard(folder: Path, say: Say) -> Iterator[None]:
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # nobody writes yet
     writing = os.open(pipe, os.O_WRONLY)  # so that it has no end before ours
     os.set_blocking(reading, True)
+
+    def hear(lines: IO[str]) -> None:
+        while not select.select([lines], [], [], _TICK_S)[0]:
+            starting(sum(1 for _ in folder.glob("started-*")))
+        _tell(lines, say)
+
     with os.fdopen(reading) as lines:
-        thread = threading.Thread(target=_tell, args=(lines, say), daemon=True)
+        thread = threading.Thread(target=hear, args=(lines,), daemon=True)
         thread.start()
         try:
             yield

@@ -18,6 +18,11 @@ def said(folder: Path) -> Path:
     return folder / "said"
 
 
+def started(folder: Path, rank: int) -> Path:
+    """Is there once a rank runs and has loaded what it needs."""
+    return folder / f"started-{rank}"
+
+
 def reason(folder: Path, rank: int) -> Path:
     """Why a rank failed, in one line."""
     return folder / f"reason-{rank}"

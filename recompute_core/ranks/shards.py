@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from ..errors import InputError
-from ..workloads.job import Job, named_tensors, with_tensors
+from ..workloads.job import Job, with_tensors
+from ..workloads.rows import rows_to_share
 
 
 def shard(job: Job, rank: int, count: int) -> Job:
@@ -14,7 +14,7 @@ def shard(job: Job, rank: int, count: int) -> Job:
     Targets that a loss refers to are cut alike if they are as long as the batch. Raises InputError for a
     batch that cannot be cut.
     """
-    rows = _rows(job, count)
+    rows = rows_to_share(job.batch, count)
     share = slice(rank * rows // count, (rank + 1) * rows // count)
 
     def cut(tensor: Tensor) -> Tensor:
@@ -28,18 +28,3 @@ def shard(job: Job, rank: int, count: int) -> Job:
         loss=with_tensors(job.loss, cut_target),
         tokens=None if job.tokens is None else job.tokens // count,
     )
-
-
-def _rows(job: Job, count: int) -> int:
-    """How long the batch is along dimension 0."""
-    lengths = {name: len(given) if given.dim() else 0 for name, given in named_tensors(job.batch)}
-    first, rows = next(iter(lengths.items()))
-    for name, length in lengths.items():
-        if length != rows or not length:
-            raise InputError(
-                f"ranks: the batch cannot be cut along dimension 0, where input {first} has {rows} rows "
-                f"and input {name} {length}"
-            )
-    if rows % count:
-        raise InputError(f"ranks.count: a batch of {rows} cannot be cut into {count} equal parts")
-    return rows

@@ -131,7 +131,7 @@ def _lines(found: "Recheck") -> Iterator[str]:
         yield f"  {change.what}: {_change(change)}" + (f"  ({effect})" if effect else "")
     for shape in found.shapes:
         yield from ("", shape.shape_key)
-        yield from _shape(shape)
+        yield from _shape(shape, found.environment.get("ranks", 1))
     yield ""
     yield found.sentence
 
@@ -150,7 +150,7 @@ def _value(value: Any, is_digest: bool) -> str:
     return f"{text[:12]}…" if is_digest and len(text) >= 40 else text
 
 
-def _shape(one: "ShapeRecheck") -> Iterator[str]:
+def _shape(one: "ShapeRecheck", ranks: int) -> Iterator[str]:
     from ..gates import gap_words
     from .recheck_outcome import drift_words
 
@@ -163,14 +163,7 @@ def _shape(one: "ShapeRecheck") -> Iterator[str]:
         else:
             most = f", most in {drift_words(drift)}" if drift.worst else ""
             yield f"  reference  {drift.off} of {drift.tensors} tensors drifted{most}"
-        noise = one.noise_floor
-        yield "  noise      " + (
-            "not run or not to be compared"
-            if noise is None
-            else "plain repeats itself bitwise"
-            if noise == 0
-            else f"plain differs from plain, largest relative gap {noise:.2g}"
-        )
+        yield f"  noise      {_noise(one.noise_floor, ranks)}"
     if one.canary is not None:
         yield "  canary     " + ("caught" if one.canary.caught else "MISSED")
     if parity is not None:
@@ -185,3 +178,15 @@ def _shape(one: "ShapeRecheck") -> Iterator[str]:
             is_plain = parity.rollback.is_plain(one.noise_floor)
             yield "  rollback   " + ("plain is plain again" if is_plain else "PLAIN IS NOT BACK")
     yield f"  {one.sentence}"
+
+
+def _noise(floor: float | None, ranks: int) -> str:
+    """What plain was compared with, and how far it is from that."""
+    if floor is None:
+        return "not run or not to be compared"
+    if floor == 0:
+        return (
+            "plain repeats itself bitwise" if ranks < 2 else f"{ranks} ranks equal one process bitwise"
+        )
+    what = "plain differs from plain" if ranks < 2 else f"{ranks} ranks differ from one process"
+    return f"{what}, largest relative gap {floor:.2g}"

@@ -266,7 +266,9 @@ class _Rechecking:
         then, legality = recorded
         ran = self._run(key, sizes, legality)
         changes, drift = self._compared(key, ran, then)
-        outcome, code, why = judged(then, ran, (*self.changes, *changes), drift, self.spec.thresholds)
+        outcome, code, why = judged(
+            then, ran, (*self.changes, *changes), drift, self.spec.thresholds, self.spec.ranks
+        )
         return ShapeRecheck(
             **facts,
             outcome=outcome,
@@ -320,9 +322,9 @@ class _Rechecking:
     def _check_settings(self, ran: Ran) -> None:
         """A device that was asked for and is not there is the user's mistake."""
         if ran.failed is not None and any(one.startswith("device=") for one in self.settings):
-            kind, _, text = ran.failed[1].partition(": ")
-            if kind == "InputError" and text.startswith("device: "):
-                raise InputError(f"--set {text}")
+            reason = ran.failed[1]
+            if reason.startswith("device: "):
+                raise InputError(f"--set {reason}")
 
     def _compared(self, key: str, ran: Ran, then: Reference) -> tuple[tuple[Change, ...], Drift | None]:
         if ran.reference is None:

@@ -2,8 +2,9 @@
 
 from ..gates import gap_words, stuck_sentence
 from ..results import Parity, Reference
-from ..spec import Thresholds
+from ..spec import Ranks, Thresholds
 from ..studies.one_shape import Ran
+from ..words import noise_found
 from .recheck_record import (
     WORDS,
     Change,
@@ -22,6 +23,7 @@ def judged(
     changes: tuple[Change, ...],
     drift: Drift | None,
     thresholds: Thresholds,
+    ranks: Ranks | None = None,
 ) -> tuple[RecheckOutcome, Code, str]:
     """The outcome at one shape, why for machines, and why in words. Pure."""
     if ran.reference is None or drift is None:
@@ -34,7 +36,7 @@ def judged(
     noise = ran.noise.failures(thresholds)
     if noise:
         worst = gap_words(noise[0])
-        return "cannot_tell", "noise", f"plain differs from plain on this device, {worst}"
+        return "cannot_tell", "noise", f"{noise_found(ranks)}, {worst}"
     if ran.canary is None:
         return "cannot_tell", "not-completed", _reason(ran)
     if not ran.canary.caught:
@@ -114,11 +116,11 @@ def drift_words(drift: Drift) -> str:
 
 
 def _reason(ran: Ran) -> str:
-    """Why a phase was not completed, without the name of an error that users can cause."""
+    """Why a phase was not completed."""
     if ran.failed is None:
         return "it was not reached"
     phase, reason = ran.failed
-    return reason.removeprefix("InputError: ") if phase == "reference" else f"{phase}: {reason}"
+    return reason if phase == "reference" else f"{phase}: {reason}"
 
 
 def parity_here(parity: Parity, thresholds: Thresholds) -> ParityHere:

@@ -10,7 +10,7 @@ from ..gates import megabytes
 from ..plans.anatomy import anatomy_of
 from ..plans.custom import check_custom_plans
 from ..plans.names import regions_of
-from ..ranks.admission import check_ranks
+from ..ranks.admission import check_ranks, held_bytes
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
@@ -51,11 +51,23 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
     return spec
 
 
-def _state_bytes(spec: StudySpec) -> int:
-    """Parameters, gradients and AdamW's moments of somebody's own model, in the precision that is asked
-    for; a factory may bring an optimizer without moments."""
-    each = 2 if spec.workload.name.startswith("own:") else 4
-    return anatomy_of(spec.workload).parameters * each * (4 if spec.precision == "float32" else 2)
+def _plain_bytes(spec: StudySpec, shape: dict[str, int]) -> int:
+    """What plain needs at a shape, in all of its processes.
+
+    Of somebody's own model only its state is known: parameters, gradients and AdamW's moments, in the
+    precision that is asked for; a factory may bring an optimizer without moments.
+    """
+    sizes = sizes_of(spec.at(shape), spec.precision)
+    if sizes is not None:
+        parameters = sizes.element_bytes * sizes.parameters
+        state, activations = sizes.state_bytes, sizes.saved_bytes
+    else:
+        each = 2 if spec.workload.name.startswith("own:") else 4
+        parameters = anatomy_of(spec.workload).parameters * (4 if spec.precision == "float32" else 2)
+        state, activations = each * parameters, 0
+    if spec.ranks is None:
+        return state + activations
+    return held_bytes(spec.ranks, parameters, state, activations)
 
 
 def check_memory(spec: StudySpec) -> None:
@@ -63,11 +75,11 @@ def check_memory(spec: StudySpec) -> None:
     if spec.device not in ("auto", "cpu") or spec.engine != "local":
         return  # an accelerator's memory is known only where torch is loaded, a node's only there
     there = psutil.virtual_memory().total
+    over = f" over {spec.ranks.count} ranks ({spec.ranks.kind})" if spec.ranks else ""
     for index, shape in enumerate(spec.shapes):
-        sizes = sizes_of(spec.at(shape), spec.precision)
-        needed = sizes.plain_peak_bytes if sizes else _state_bytes(spec)
+        needed = _plain_bytes(spec, shape)
         if needed > there:
             raise InputError(
-                f"shapes[{index}] ({shape_key(spec.at(shape))}): plain needs about "
+                f"shapes[{index}] ({shape_key(spec.at(shape))}): plain{over} needs about "
                 f"{megabytes(needed)} and this machine has {megabytes(there)}; choose a smaller one"
             )

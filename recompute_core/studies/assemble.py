@@ -23,6 +23,7 @@ from ..results import (
 )
 from ..settings import shape_key, size_fields
 from ..spec import StudySpec, Thresholds
+from ..words import noise_found
 from .flow import PLAIN, Book, block_names, module_names, next_task
 from .store import Cell, Phase, StudyRow
 
@@ -140,13 +141,7 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     noise, legality = book.noise(key), book.legality(key)
     off = noise.failures(spec.thresholds) if noise else ()
     if off:
-        over = spec.ranks
-        what = (
-            f"plain over {over.count} ranks ({over.kind}) is not what one process computes"
-            if over
-            else "plain differs from plain on this device"
-        )
-        reason = f"{what}: {gap_words(off[0])}"
+        reason = f"{noise_found(spec.ranks)}: {gap_words(off[0])}"
         return Refused(**facts, stopped_by="noise", reasons=(reason,))
     if legality is None:
         return Refused(**facts, stopped_by="pending")

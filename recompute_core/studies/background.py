@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..errors import InputError, StoreError
+from ..errors import InputError, kind_and_words
 from ..spec import StudySpec
 from .locks import machine_holder, machine_lock
 
@@ -32,8 +32,7 @@ def named(spec: StudySpec) -> str:
 
 def in_one_line(error: Exception) -> str:
     """Why work ended: the message of an error that users can cause, or what kind another one is."""
-    known = isinstance(error, InputError | StoreError)
-    return one_line(str(error) if known else f"{type(error).__name__}: {error}")
+    return one_line(kind_and_words(error))
 
 
 def one_line(text: str) -> str:

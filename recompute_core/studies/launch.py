@@ -1,13 +1,12 @@
 """Starting and resuming studies in a driver of their own, which outlives whoever started it."""
 
-import os
 import subprocess
 import sys
-import sysconfig
 import threading
 from pathlib import Path
 
 from ..errors import InputError, StoreError
+from ..processes import environment
 from ..spec import StudySpec
 from .admission import admit
 from .engines import check_engine
@@ -59,13 +58,3 @@ def start_detached(module: str, arguments: tuple[str, ...], store: Store, log: P
             pass_fds=(lock.descriptor,),
         )
     threading.Thread(target=process.wait, daemon=True).start()  # reap it when it ends
-
-
-def environment(**also: str) -> dict[str, str]:
-    """Of a background process: this very package, and what this process can import beside what every
-    Python of its kind can."""
-    usual = tuple(sysconfig.get_paths().values())
-    own = [place for place in sys.path if not place.startswith(usual)]
-    places = [str(Path(__file__).parents[2]), *own, os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(dict.fromkeys(filter(None, places)))
-    return {**os.environ, "PYTHONPATH": path, **also}

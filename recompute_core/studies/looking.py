@@ -1,6 +1,7 @@
 """Which blocks somebody's own model has: asked of a process that may load torch and build the model.
 
-Run as a module it is that process: settings as JSON on standard input, the answer in a named file.
+Run as a module it is that process: settings as JSON on standard input, the answer in a named file, and
+how many ranks are to share the model's batch, if any are.
 """
 
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ..errors import InputError
+from ..processes import environment
 from ..settings import OwnSettings
 from ..spec import StudySpec, explain
 from ..workloads.registered import factory_path
@@ -26,11 +28,13 @@ def looked_up(spec: StudySpec) -> StudySpec:
     """The specification with its model's anatomy; ours have theirs by their settings.
 
     An anatomy that is given must be that of the model as it is now. Raises InputError in one line for
-    another one, and for a model that cannot be built.
+    another one, for a model that cannot be built, and for a batch that the study's ranks cannot share.
     """
     if not isinstance(spec.workload, OwnSettings):
         return spec
-    found = _looked(spec.workload.model_copy(update={"anatomy": None}))
+    asked = spec.workload.model_copy(update={"anatomy": None})
+    brings_batch = asked.kind == "own"  # those of hf: and timm: are known by their sizes
+    found = _looked(asked, spec.ranks.count if spec.ranks and brings_batch else None)
     if spec.workload.anatomy not in (None, found.anatomy):
         raise InputError(
             f"workload.anatomy: {spec.workload.name} is made of other modules now; leave the anatomy out"
@@ -44,14 +48,13 @@ def check_registered(spec: StudySpec) -> None:
         factory_path(spec.workload.name)
 
 
-def _looked(settings: OwnSettings) -> OwnSettings:
-    from .launch import environment
-
+def _looked(settings: OwnSettings, ranks: int | None) -> OwnSettings:
+    shared_by = [] if ranks is None else [str(ranks)]
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer"
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "recompute_core.studies.looking", str(answer)],
+                [sys.executable, "-m", "recompute_core.studies.looking", str(answer), *shared_by],
                 input=settings.model_dump_json(),
                 capture_output=True,
                 text=True,
@@ -93,7 +96,9 @@ def main() -> None:
 
     torch.set_num_threads(1)
     try:
-        found = look(OwnSettings.model_validate_json(sys.stdin.read())).model_dump_json()
+        settings = OwnSettings.model_validate_json(sys.stdin.read())
+        ranks = int(sys.argv[2]) if sys.argv[2:] else None
+        found = look(settings, ranks).model_dump_json()
     except ValidationError as error:
         found = json.dumps({"error": explain(error)})
     except InputError as error:

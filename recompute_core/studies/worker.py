@@ -122,11 +122,17 @@ def _together(task: Assignment, phase: Phase, later: Sequence[Phase]) -> tuple[P
     return (phase, *checks) if phase in ("noise", "canary") else (phase,)
 
 
+_RANK = f"{__package__}.rank_member"
+"""The module that a rank runs."""
+
+
 def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., None]) -> bool:
     """Have the ranks do these phases; whether they could."""
     from ..ranks.launch import RankFailed, run_ranks
+    from ..ranks.starting import Starting
 
     assert task.spec.ranks is not None
+    count = task.spec.ranks.count
     left = list(phases)
     begun = phases[0]
     say("start", phase=begun)  # starting the ranks belongs to it
@@ -139,9 +145,14 @@ def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., No
             begun = phase
             say(kind, phase=phase, **data)
 
+    def started(number: int) -> None:
+        percent = 100 * number // count
+        say("progress", phase=begun, what=f"starting {count} ranks", percent=percent)
+
     alone = task.model_copy(update={"phases": phases})
+    starting = Starting(task.spec.silence_s, started)
     try:
-        run_ranks(alone.model_dump_json(), task.spec.ranks.count, heard)
+        run_ranks(_RANK, alone.model_dump_json(), count, heard, starting.heard)
     except (RankFailed, OSError) as error:
         reason = str(error) if isinstance(error, RankFailed) else reason_of(error)
         if left and left[0] != begun:

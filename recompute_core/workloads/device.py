@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..errors import InputError, kind_and_words
 from ..spec import Device, Precision
 from .job import Job, with_tensors
 
@@ -46,8 +46,8 @@ def out_of_memory_words(text: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's kind and the first line of what it says."""
-    return f"{type(error).__name__}: {first_line(str(error))}"
+    """The first line of what an error says, after its kind where it is none of ours."""
+    return first_line(kind_and_words(error))
 
 
 def first_line(text: str) -> str:

@@ -18,6 +18,7 @@ from .device import replace_tensors
 from .job import Job, with_tensors
 from .own import Made, OwnModel, from_factory, plain_batch
 from .registered import factory_path
+from .rows import rows_to_share
 from .stacks import repeated
 
 _CPU, _META = torch.device("cpu"), torch.device("meta")
@@ -67,12 +68,13 @@ def build_blank(settings: OwnSettings, seed: int) -> Job:
     return _faked(job)
 
 
-def look(settings: OwnSettings) -> OwnSettings:
-    """The settings with the model's anatomy; raises InputError where it has no such block."""
+def look(settings: OwnSettings, ranks: int | None = None) -> OwnSettings:
+    """The settings with the model's anatomy; raises InputError where it has no such block, and for a
+    batch that so many ranks cannot share."""
     own = model_of(settings, 0, _META if settings.kind == "hf" else _CPU, keep=True)
     made = _made(own)
     model = made.model
-    _check_batch(settings.name, made.batch)
+    _check_batch(settings.name, made.batch, ranks)
     names = dict(model.named_modules())
     asked = settings.blocks or own.blocks
     _check_blocks(asked, names, model)
@@ -87,12 +89,18 @@ def look(settings: OwnSettings) -> OwnSettings:
     return settings.model_copy(update={"anatomy": anatomy.model_copy(update={"parameters": parameters})})
 
 
-def _check_batch(name: str, batch: Any) -> None:
-    if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(plain_batch(batch))):
+def _check_batch(name: str, batch: Any, ranks: int | None) -> None:
+    plain = plain_batch(batch)
+    if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(plain)):
         raise InputError(
             f"{name}: its batch holds no tensor that can be seen; a study takes tensors in tuples, "
             "lists and mappings"
         )
+    if ranks is not None:
+        try:
+            rows_to_share(plain, ranks)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
 
 
 def _check_blocks(asked: tuple[str, ...], names: dict[str, nn.Module], model: nn.Module) -> None:

@@ -229,7 +229,7 @@ def test_a_gpu_that_is_promised_and_not_there_fails_its_cells(nodes: Nodes, stor
     drive(store, study)
     (cell,) = store.cells(study)
     assert (cell.phase, cell.state) == ("reference", "failed")
-    assert cell.reason == "InputError: device: no cuda on this machine (accelerator here: none)"
+    assert cell.reason == "device: no cuda on this machine (accelerator here: none)"
 
 
 def test_a_cluster_without_what_is_asked_for_is_one_line(nodes: Nodes, store: Store) -> None:

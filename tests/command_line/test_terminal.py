@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from recompute_core import terminal
-from recompute_core.spec import StudySpec
+from recompute_core.spec import Ranks, StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.terminal import study_table
 from tests.core import cells as made
@@ -64,3 +64,12 @@ def test_the_times_of_a_row_are_of_its_own_pairs() -> None:
     assert columns["plain ms"][first] == f"{timing.plain_median_s * 1e3:.0f}"
     assert columns["update ms"][first] == f"{timing.candidate_median_s * 1e3:.0f}"
     assert columns["paired ratio"][first] == f"{timing.ratio_median:.3f}"
+
+
+def test_the_note_says_that_ranks_share_the_batch() -> None:
+    over = StudySpec(ranks=Ranks(kind="ddp", count=2))
+    assert terminal.bytes_and_time(over).endswith(
+        " Over 2 ranks (ddp) that share the batch: MB are of the rank with the highest peak, times of "
+        "the slowest rank."
+    )
+    assert "ranks" not in terminal.bytes_and_time(StudySpec())

@@ -197,6 +197,23 @@ def test_other_ranks_are_other_work(other: dict[str, Any] | None) -> None:
     assert not compare(a, a).cautions
 
 
+@pytest.mark.parametrize("other", [None, {"backend": "aot_eager"}])
+def test_another_compiler_is_other_work(other: dict[str, Any] | None) -> None:
+    a = result([measured()], compile={"backend": "inductor"})
+    assert compare(a, result([measured()], compile=other)).cautions == (NOT_THE_SAME_WORK,)
+    assert not compare(a, a).cautions
+
+
+def test_figures_of_another_engine_may_be_of_another_machine() -> None:
+    here, cluster = result([measured()]), result([measured()], engine="ray")
+    caution = (
+        "Not the same engine (local in A, ray in B): the cells of a cluster are measured on its nodes, "
+        "so a figure that moved may be another machine's."
+    )
+    assert compare(here, cluster).cautions == (caution,)
+    assert compare(cluster, cluster).cautions == ()
+
+
 def test_an_unknown_environment_compares_no_seconds() -> None:
     found = compare(result([measured()], environment={}), result([measured()]))
     assert not found.seconds_compared

@@ -142,6 +142,25 @@ def test_the_share_of_another_kind_of_device_is_not_told() -> None:
     assert "process_peak_bytes" not in found
 
 
+@pytest.mark.parametrize(
+    ("kind", "told", "why"),
+    [
+        ("cpu", {}, "the process compiled too, and its peak is the compiler's"),
+        (
+            "cuda",
+            {},
+            "the process compiled too: what the driver counts holds what that left on the device",
+        ),
+        ("cuda", {"process_peak_bytes": "there is no NVML"}, "there is no NVML"),
+    ],
+)
+def test_why_a_compiled_process_has_no_figure(kind: str, told: dict[str, str], why: str) -> None:
+    found = {"source": "counted", "process_peak_bytes": 5, "not_measured": told}
+    memory._unsee(found, torch.device(kind))
+    assert found["process_peak_bytes"] is None
+    assert found["not_measured"]["process_peak_bytes"].startswith(why)
+
+
 def test_a_device_never_tried_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     Cuda(*6 * [1]).install(monkeypatch)
     found = counters.counted(lambda: None, torch.device("xpu", 0))

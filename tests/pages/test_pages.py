@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages._parts.words import device_line
 from recompute_core.spec import parse_spec, preset
 from recompute_core.studies.store import Store
 
@@ -80,6 +81,22 @@ def test_a_study_over_ranks_says_whose_figures_it_shows(
     assert app.query_params["study"] == study
     if page in ("home", "live", "tradeoff"):
         assert "(1.19 to 1.22), the worst of 2 ranks, gradients bitwise equal" in text(app)
+
+
+def test_the_noise_floor_over_ranks_is_that_of_ranks_and_one_process(
+    open_page: OpenPage, store: Store
+) -> None:
+    study = studies.filled(store, studies.spec_of(ranks={"count": 2}))
+    app = open_page("tradeoff", study=study)
+    app.session_state["section"] = "Parity"
+    app.run()
+    assert "The noise floor is plain over 2 ranks against one process." in text(app)
+
+
+def test_the_device_line_says_that_ranks_share_the_batch() -> None:
+    here = {"device": "cpu", "device_name": "EPYC", "ranks": 2, "ranks_kind": "ddp"}
+    assert device_line(here) == "CPU EPYC, 2 ranks (ddp) that share the batch"
+    assert device_line({"device": "cpu", "device_name": "EPYC"}) == "CPU EPYC"
 
 
 def test_the_newest_study_is_shown_and_put_into_the_address(open_page: OpenPage, store: Store) -> None:

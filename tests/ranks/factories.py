@@ -108,6 +108,13 @@ def replayed_wrong() -> dict[str, Any]:
     return _made(lambda x: 1.01 * x if RANK == "1" and is_replaying() else x)
 
 
+def illegal() -> dict[str, Any]:
+    """No block can be replayed: running statistics move with every forward."""
+    made = _made()
+    made["model"] = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)) for _ in "ab"))
+    return made
+
+
 def cannot_be_cut() -> dict[str, Any]:
     made = _made()
     return {**made, "batch": {"input": made["batch"], "mask": torch.ones(3, 3)}}

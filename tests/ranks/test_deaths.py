@@ -21,7 +21,7 @@ def members() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         try:
-            if "recompute_core.ranks.member" in process.cmdline():
+            if "recompute_core.studies.rank_member" in process.cmdline():
                 found.append(process)
         except psutil.Error:
             continue

@@ -61,6 +61,6 @@ def test_a_replay_that_is_wrong_on_one_rank_fails_on_both(run: Runs) -> None:
 def test_a_batch_that_cannot_be_cut_is_refused_in_one_line(run: Runs) -> None:
     assert run("cannot_be_cut").failed == (
         "reference",
-        "InputError: ranks: the batch cannot be cut along dimension 0, where input input has 8 rows and "
+        "ranks: the batch cannot be cut along dimension 0, where input input has 8 rows and "
         "input mask 3",
     )

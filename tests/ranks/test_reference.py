@@ -5,7 +5,10 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -162,9 +165,47 @@ def test_of_several_updates_the_one_in_the_middle_is_shown() -> None:
     assert found.source == "test; the median of 3 updates"
 
 
-def test_the_peak_of_the_process_is_from_before_a_trace_was_written() -> None:
+def test_the_peak_of_the_process_is_from_before_events_were_held() -> None:
     found, _ = middle_of([memory(5, process=100), memory(9, process=300), memory(7, process=300)])
     assert found.process_peak_bytes == 100
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_trace_is_written_by_the_worst_rank(
+    rank: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of the update in the middle, once it is known whose counts."""
+    own = [memory(5, 9, 7, 6, 8), memory(50, 90, 70, 60, 80)][rank].peak_samples
+    written: list[tuple[int, Path]] = []
+    left = iter(own)
+
+    def measured(*_: Any, **__: Any) -> tuple[Memory, Any]:
+        peak = next(left)
+
+        def keep(path: Path) -> dict[str, Any]:
+            written.append((peak, path))
+            return {"trace": path.name, "trace_digest": "sha256:1", "not_measured": {}}
+
+        return memory(peak), keep
+
+    said: list[list[Any]] = [[memory(7), memory(70)], [{}, {"trace": "t", "not_measured": {}}]]
+
+    def all_say(mine: Any) -> list[Any]:
+        heard = said.pop(0)
+        heard[rank] = mine if mine else heard[rank]
+        return heard
+
+    monkeypatch.setattr(costs, "memory_and_trace", measured)
+    for name in ("allocate_state", "update"):
+        monkeypatch.setattr(costs, name, lambda *_: None)
+    for name in ("collected_parameters", "buckets_bytes"):
+        monkeypatch.setattr(costs, name, lambda _: 0)
+    team: Any = SimpleNamespace(rank=rank, all_say=all_say)
+    job: Any = SimpleNamespace(device=torch.device("cpu"))
+    nobody: Any = None
+    found = costs.measure_rank_memory(job, nobody, nullcontext, nobody, team, tmp_path / "t")
+    assert written == [[], [(70, tmp_path / "t")]][rank]
+    assert (found.trace, found.peak_above_state_bytes) == ("t", 70)
 
 
 def test_the_time_of_ranks_keeps_who_took_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Whole studies over two ranks: what they find, and what each rank measured of itself."""
 
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -87,6 +88,8 @@ def check(found: Measured, result: StudyResult, home: Path) -> MemoryPair:
         assert memory.peak_bytes == max(one.peak_bytes or 0 for one in memory.ranks)
         assert len(memory.peak_samples) == 5
         trace = home / "studies" / result.study_id / (memory.trace or "")
+        drawn = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+        assert max(one["args"]["bytes"] for one in drawn if one["ph"] == "C") == memory.peak_bytes
         digest = hashlib.sha256(trace.read_bytes()).hexdigest()
         assert memory.trace_digest == f"sha256:{digest}"
     return found.memory

@@ -247,6 +247,21 @@ def test_supplied_figures_are_called_so() -> None:
     assert "supplied figures" not in read(render(*adopted())).text
 
 
+def test_over_ranks_it_says_who_shares_the_batch_and_whose_figures_there_are() -> None:
+    predicate, found = adopted()
+    view = view_of(predicate, read_evidence(found))
+    over = {**view.settings, "ranks": {"kind": "fsdp2", "count": 2}}
+    text = read(document(replace(view, settings=over))).text
+    assert (
+        "2 ranks (fsdp2) that share the batch: MB are of the rank with the highest peak, times of the "
+        "slowest rank" in text
+    )
+    assert "The noise floor is plain over 2 ranks against one process." in text
+    alone = read(document(view)).text
+    assert "that share the batch" not in alone
+    assert "The noise floor is plain against plain." in alone
+
+
 def test_a_refused_plan_has_no_figure_and_says_why() -> None:
     text = read(render(*refused())).text
     assert "No shape has both a peak and an update time" in text

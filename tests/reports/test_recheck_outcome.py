@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from recompute_core.reports.command_recheck import _shape
 from recompute_core.reports.recheck_changes import drift_of, machine_changes, update_changes
 from recompute_core.reports.recheck_outcome import drift_words, judged, shape_sentence
 from recompute_core.reports.recheck_record import Change, ShapeRecheck, TensorDrift, worst_of
@@ -18,7 +19,7 @@ from recompute_core.results import (
     Rollback,
     SourceRevision,
 )
-from recompute_core.spec import Thresholds
+from recompute_core.spec import Ranks, Thresholds
 from recompute_core.studies.one_shape import Ran
 from tests.core import records
 from tests.core.cells import reference
@@ -255,6 +256,39 @@ def test_outcomes(found: dict[str, Any], changes: tuple[Change, ...], code: str)
     assert " ".join(outcome(ran(**found), *changes)[:2]) == code
 
 
+def test_noise_over_ranks_is_said_of_ranks_and_one_process() -> None:
+    found = ran(noise=Noise(gaps=(FAR,)), canary=None, parity=None)
+    assert found.reference is not None
+    drift = drift_of(ref(), found.reference, None)
+    code = judged(ref(), found, (), drift, LIMITS, Ranks(count=2))
+    assert code[:2] == ("cannot_tell", "noise")
+    assert code[2].startswith("plain over 2 ranks (ddp) is not what one process computes, gradient of w")
+    assert judged(ref(), found, (), drift, LIMITS)[2].startswith("plain differs from plain on this")
+
+
+@pytest.mark.parametrize(
+    ("floor", "ranks", "said"),
+    [
+        (0.0, 1, "plain repeats itself bitwise"),
+        (0.0, 2, "2 ranks equal one process bitwise"),
+        (2e-7, 1, "plain differs from plain, largest relative gap 2e-07"),
+        (2e-7, 2, "2 ranks differ from one process, largest relative gap 2e-07"),
+    ],
+)
+def test_what_the_command_says_plain_was_compared_with(floor: float, ranks: int, said: str) -> None:
+    shape = ShapeRecheck(
+        shape_key="T=1",
+        shape={},
+        outcome="same",
+        code="bitwise",
+        sentence="",
+        held_in_report=True,
+        drift=drift_of(ref(), ref(), None),
+        noise_floor=floor,
+    )
+    assert f"  noise      {said}" in list(_shape(shape, ranks))
+
+
 @pytest.mark.parametrize("missing", ["noise", "canary", "parity"])
 def test_a_phase_that_was_not_completed(missing: str) -> None:
     """As far as it got, nothing was lost; so nobody can tell."""
@@ -265,7 +299,7 @@ def test_a_phase_that_was_not_completed(missing: str) -> None:
 
 
 def test_an_update_that_cannot_be_rebuilt() -> None:
-    nothing = Ran(failed=("reference", "InputError: own:theirs is not registered here"))
+    nothing = Ran(failed=("reference", "own:theirs is not registered here"))
     assert outcome(nothing) == (
         "cannot_tell",
         "not-rebuilt",

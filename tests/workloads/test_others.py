@@ -18,7 +18,7 @@ from recompute_core.errors import InputError
 from recompute_core.estimating import estimate
 from recompute_core.plans.names import named_regions
 from recompute_core.settings import Anatomy, OwnSettings
-from recompute_core.spec import OptimizerSettings, Precision, StudySpec
+from recompute_core.spec import OptimizerSettings, Precision, Ranks, StudySpec
 from recompute_core.studies.admission import admit
 from recompute_core.studies.looking import looked_up
 from recompute_core.workloads import build, build_blank, registered
@@ -103,6 +103,30 @@ def test_a_process_of_its_own_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spec.workload == _seen("own:mine")
     ours = StudySpec()
     assert looked_up(ours) is ours
+
+
+@pytest.mark.parametrize(
+    ("factory", "count", "says"),
+    [
+        ("cannot_be_cut", 2, "the batch cannot be cut along dimension 0, where input input has 8 rows"),
+        ("well", 3, r"own:well: ranks\.count: a batch of 8 cannot be cut into 3 equal parts$"),
+    ],
+)
+def test_a_batch_that_ranks_cannot_share_is_refused_before_a_study_is_kept(
+    factory: str, count: int, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(registered.VARIABLE, f"{factory}=tests.ranks.factories:{factory}")
+    workload = OwnSettings(name=f"own:{factory}")
+    with pytest.raises(InputError, match=says):
+        admit(StudySpec(workload=workload, ranks=Ranks(count=count)), tmp_path)
+
+
+def test_a_batch_that_ranks_can_share_is_admitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(registered.VARIABLE, "well=tests.ranks.factories:well")
+    spec = StudySpec(workload=OwnSettings(name="own:well"), ranks=Ranks(count=4), plans=("every-block",))
+    assert admit(spec, tmp_path).ranks == Ranks(count=4)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ...gates import megabytes
 from ...spec import Region
@@ -29,6 +30,8 @@ class Source:
     """FQNs of all blocks of the study's model, recomputed or not."""
     compiled: bool = False
     """Whether the study's model was compiled."""
+    ranks: Literal["ddp", "fsdp2"] | None = None
+    """How the study's ranks trained together."""
     missed: str | None = None
     """Why the plan should perhaps not be used: the gates that it did not pass, in one sentence."""
 

@@ -7,8 +7,9 @@ from ...spec import Region
 from ..names import Regions
 from .exported import Exported, Source, module_name
 
-_EAGER = "Not covered: torch.compile and fully_shard."
-_COMPILED = "Call apply_plan before the first call of the compiled model. Not covered: fully_shard."
+_ORDER = """In this order: apply_plan, then fully_shard (each block, then the model) or
+DistributedDataParallel, then torch.compile, whose graphs take the plan in at the first call."""
+_WRAPPERS = {"ddp": "DistributedDataParallel", "fsdp2": "fully_shard"}
 _BEGIN, _END = "\nVARIANT = ", "\n# --- end of the plan"
 
 
@@ -52,8 +53,20 @@ def _docstring(source: Source) -> str:
     ...
     remove_plan(model)
 
-{_COMPILED if source.compiled else _EAGER}
+{_ORDER}
+{_tried(source)}
 """
+
+
+def _tried(source: Source) -> str:
+    """In which of these the study has tried the plan, and in which it cannot work."""
+    within = "torch.compile" if source.compiled else "none of the three"
+    if source.ranks:
+        within = _WRAPPERS[source.ranks]
+    tried = f"The study ran under {within}."
+    if source.variant == "forward" and any(len(region.modules) > 1 for region in source.regions):
+        tried += " Not for fully_shard: with VARIANT forward, modules recomputed as one skip its hooks."
+    return tried
 
 
 def _escaped(line: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from ...results import Canary, Gap, ParityFailed, ParityPassed
-from ...words import count, listed
+from ...words import count, listed, noise_words
 from .markup import Column, Group, Html, bullets, el, join, paragraph, table
 from .view import ReportView, ShapeView
 from .words import PARTS, gap
@@ -50,7 +50,8 @@ def parity(view: ReportView) -> Html:
             el("span", gap(limits.gradient_gap), class_="keep"),
             " absolute for a gradient, ",
             el("span", gap(limits.relative_gap), class_="keep"),
-            " of a tensor's own largest value for every tensor. The noise floor is plain against plain.",
+            " of a tensor's own largest value for every tensor. The noise floor is ",
+            f"{noise_words((view.settings.get('ranks') or {}).get('count', 1))}.",
         ),
         table(
             _SUMMARY, [Group([_summary(one, found) for one, found in tested])], "Parity by shape", "wide"

@@ -1,8 +1,19 @@
 """The first page: the verdict, what is signed, and the gates."""
 
+from typing import Any
+
 from ...gates import GATE_NAMES
 from ...results import Gate, ParityFailed
-from ...words import MB_NOTE, OUTCOMES, count, fewest_pairs, interval_note, sentence_case
+from ...words import (
+    MB_NOTE,
+    OUTCOMES,
+    WHOSE_FIGURES,
+    count,
+    fewest_pairs,
+    interval_note,
+    ranks_words,
+    sentence_case,
+)
 from .markup import Column, Group, Html, bullets, code, el, facts, join, paragraph, table
 from .plot import mark
 from .view import ReportView
@@ -51,6 +62,7 @@ def head(view: ReportView) -> Html:
         ("Workload", str(view.workload.get("name", ""))),
         ("Shapes", count(len(view.shapes), "shape")),
         ("Device", device),
+        ("Over", _over(view.settings.get("ranks"))),
         ("Thresholds declared", when(view.declared_at)),
         ("Study", view.study_id),
     ]
@@ -69,6 +81,11 @@ def head(view: ReportView) -> Html:
         facts((name, value) for name, value in items if value),
         _signed(),
     )
+
+
+def _over(ranks: Any) -> str:
+    """The ranks of a study that has them, and whose figures there are."""
+    return f"{ranks_words(ranks['count'], ranks['kind'])}: {WHOSE_FIGURES}" if ranks else ""
 
 
 def unsigned() -> Html:

@@ -1,8 +1,9 @@
 """One rank: a fresh process that does its part of a task's phases, together with the other ranks.
 
-`python -m recompute_core.ranks.member FOLDER PARENT`, started by `launch` with the elastic launcher's
-variables. In the folder lie the task and what the ranks meet by; rank 0 says what is found. A rank that
-fails leaves its reason there and ends; whoever launched it ends the others. No rank outlives its parent.
+`python -m recompute_core.studies.rank_member FOLDER PARENT`, started by `ranks.launch` with the elastic
+launcher's variables. In the folder lie the task and what the ranks meet by; rank 0 says what is found. A
+rank that fails leaves its reason there and ends; whoever launched it ends the others. No rank outlives
+its parent.
 """
 
 import json
@@ -24,20 +25,20 @@ from torch._C._distributed_c10d import FileStore
 
 from .. import workloads
 from ..checks import snapshot
+from ..ranks import meeting
+from ..ranks.costs import measure_rank_memory, measure_rank_time
+from ..ranks.devices import use_device
+from ..ranks.reference import rank_seed, view_of
+from ..ranks.shards import shard
+from ..ranks.team import Team
+from ..ranks.wrapped import wrapped
 from ..results import Record
-from ..studies.environment import backend_for, check_same_environment, describe_environment
-from ..studies.phases import check, pairs_to, plain_of, proof_of, ready, same_batch
-from ..studies.store import Phase
-from ..studies.worker import Assignment, reason_of, set_threads
 from ..workloads.device import cast, move, pick_device, repeat_itself
 from ..workloads.job import Job
-from . import meeting
-from .costs import measure_rank_memory, measure_rank_time
-from .devices import use_device
-from .reference import rank_seed, view_of
-from .shards import shard
-from .team import Team
-from .wrapped import wrapped
+from .environment import backend_for, check_same_environment, describe_environment
+from .phases import check, pairs_to, plain_of, proof_of, ready, same_batch
+from .store import Phase
+from .worker import Assignment, reason_of, set_threads
 
 _GRACE_S = 60.0
 """So much longer than the study's patience does a collective wait: the study's driver decides first."""
@@ -82,6 +83,7 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
     use_device(device, rank)
     here = "lo0" if sys.platform == "darwin" else "lo"
     os.environ |= {"GLOO_SOCKET_IFNAME": here, "NCCL_SOCKET_IFNAME": here}  # nobody else may listen in
+    meeting.started(folder, rank).touch()
     patience = timedelta(seconds=spec.silence_s + _GRACE_S)
     dist.init_process_group(
         backend_for(device),
@@ -92,7 +94,7 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
         device_id=None if device.type == "cpu" else torch.device(device.type, rank),
     )
     team = Team(rank, ranks.count, patience)
-    member = _Member(task, device, team, folder)
+    member = _Member(task, device, team)
     with meeting.said(folder).open("w") if rank == 0 else open(os.devnull, "w") as out:
 
         def say(kind: str, **data: Any) -> None:
@@ -110,8 +112,8 @@ def _work(task: Assignment, rank: int, folder: Path) -> None:
 class _Member:
     """A rank with what its phases share."""
 
-    def __init__(self, task: Assignment, device: torch.device, team: Team, folder: Path) -> None:
-        self._task, self._device, self._team, self._folder = task, device, team, folder
+    def __init__(self, task: Assignment, device: torch.device, team: Team) -> None:
+        self._task, self._device, self._team = task, device, team
         self._spec = task.spec.model_copy(update={"seed": rank_seed(task.spec.seed, team.rank)})
         """The study's, with this rank's seed."""
         check_same_environment(task.environment, describe_environment(device, task.spec.ranks))
@@ -140,9 +142,7 @@ class _Member:
         job = self._build()
         optimizer, put_on = ready(job, task, self._spec.seed)
         if phase == "memory":
-            return measure_rank_memory(
-                job, optimizer, put_on, proof, self._team, task.trace, self._folder
-            )
+            return measure_rank_memory(job, optimizer, put_on, proof, self._team, task.trace)
         return measure_rank_time(
             job,
             optimizer,
