@@ -183,10 +183,10 @@ def threads_line(spec: StudySpec, environment: dict[str, object]) -> str:
 
 
 def training_line(spec: StudySpec, environment: dict[str, object]) -> str:
-    """`On a Ray cluster, over 2 ranks, DDP, gloo.`; empty for one process of this machine."""
+    """`On a Ray cluster, over 2 ranks (ddp) that share the batch, gloo.`; empty where neither is."""
     parts = ["on a Ray cluster"] if spec.engine == "ray" else []
     if spec.ranks is not None:
-        parts += [f"over {count(spec.ranks.count, 'rank')}", spec.ranks.kind.upper()]
+        parts += [f"over {ranks_words(spec.ranks.count, spec.ranks.kind)}"]
         parts += [str(environment["ranks_backend"])] if "ranks_backend" in environment else []
     return f"{sentence_case(', '.join(parts))}." if parts else ""
 

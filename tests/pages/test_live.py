@@ -206,11 +206,15 @@ def test_looking_at_a_study_makes_no_folder(store: Store) -> None:
     [
         ({}, {}, ""),
         ({"engine": "ray"}, {}, "On a Ray cluster."),
-        ({"ranks": {"kind": "ddp"}}, {"ranks_backend": "gloo"}, "Over 2 ranks, DDP, gloo."),
+        (
+            {"ranks": {"kind": "ddp"}},
+            {"ranks_backend": "gloo"},
+            "Over 2 ranks (ddp) that share the batch, gloo.",
+        ),
         (
             {"engine": "ray", "ranks": {"kind": "fsdp2", "count": 4}},
             {},
-            "On a Ray cluster, over 4 ranks, FSDP2.",
+            "On a Ray cluster, over 4 ranks (fsdp2) that share the batch.",
         ),
     ],
 )

@@ -247,4 +247,6 @@ def test_the_device_line_names_ranks_and_engine() -> None:
     here = {"device": "cpu", "device_name": "Test processor", "torch": "2.13.0"}
     assert device_line(here) == "CPU Test processor, torch 2.13.0"
     said = device_line({**here, "ranks": 2, "ranks_kind": "ddp", "engine": "ray"})
-    assert said == "CPU Test processor, torch 2.13.0, 2 ranks (ddp), on a Ray cluster"
+    assert (
+        said == "CPU Test processor, torch 2.13.0, 2 ranks (ddp) that share the batch, on a Ray cluster"
+    )
