@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from recompute_core.words import count
 
-from . import clocks, disks, files, kills, servers, signing, workers
+from . import clocks, disks, files, kills, ray_nodes, servers, signing, workers
 from .ledger import Count, table
 from .saboteur import KINDS
 
@@ -30,6 +30,8 @@ def faults() -> dict[str, Fault]:
         found[f"worker says {kind}"] = lambda _, kind=kind: workers.misbehave(kind)
     found["store corrupted"] = files.corrupt
     found["stopped while signing"] = lambda chance: signing.interrupted(chance, 4)
+    if ray_nodes.is_there():
+        found["Ray node"] = ray_nodes.killed
     if disks.can_mount():
         found["disk full"] = lambda _: disks.full()
         found["store read-only"] = lambda _: disks.read_only()
@@ -38,7 +40,7 @@ def faults() -> dict[str, Fault]:
     return found
 
 
-_OFTEN = ("worker", "fork server", "driver", "server", "store corrupted")
+_OFTEN = ("worker", "fork server", "driver", "server", "estimator", "Ray node", "store corrupted")
 """What comes at a random moment or place, and so is tried again and again."""
 
 

@@ -26,8 +26,9 @@ def look(
     _finish(at, count)
     _compare(at, count, before)
     count.doubled += at.doubled()
-    count.lost += len({key[1:] for key in at.finished()} ^ PHASES)
-    count.orphans += at.orphans()
+    count.lost += len(PHASES - {key[1:] for key in at.finished()})
+    if ended:
+        count.orphans += at.orphans()
 
 
 def _lists(at: Scene, count: Count) -> bool:

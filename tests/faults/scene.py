@@ -25,7 +25,7 @@ from recompute_core.errors import StoreError
 from recompute_core.studies.store import Cell, Store
 
 ROOT = Path(__file__).parents[2]
-_MARK = "RECOMPUTE_TEST_SCENE"
+MARK = "RECOMPUTE_TEST_SCENE"
 _PATIENCE_S = 60.0
 TINY: dict[str, Any] = {
     "workload": {"blocks": 2, "width": 32, "heads": 2, "vocab": 17, "seq_len": 16, "batch": 2},
@@ -72,7 +72,7 @@ class Scene:
 
     @property
     def environment(self) -> dict[str, str]:
-        own = {"RECOMPUTE_HOME": str(self.home), "TMPDIR": str(self.apart), _MARK: self.mark}
+        own = {"RECOMPUTE_HOME": str(self.home), "TMPDIR": str(self.apart), MARK: self.mark}
         return {**os.environ, **own, **self.extra}
 
     def start(
@@ -143,7 +143,7 @@ class Scene:
         for process in psutil.process_iter():
             with suppress(psutil.Error):
                 zombie = process.status() == psutil.STATUS_ZOMBIE
-                if not zombie and process.environ().get(_MARK) == self.mark:
+                if not zombie and process.environ().get(MARK) == self.mark:
                     found.append(process)
         return found
 

@@ -73,21 +73,22 @@ def _kill_one(server: "subprocess.Popen[str]", chance: random.Random, count: Cou
 def two_at_once(chance: random.Random) -> Count:
     """Two servers on one store, a study launched in each at once: both are done, each phase once."""
     count = Count("two servers", runs=1)
-    with scene() as here, _server(here) as (one, _), _server(here) as (other, _):
-        _launch(here, one, 1)
-        time.sleep(chance.uniform(0, 0.5))
-        _launch(here, other, 2, gpt_lengths="32")
-        count.injected = 1
-
-        def both_are_done() -> bool:
-            with here.store() as store:
-                return [row.status for row in store.studies()] == ["done", "done"]
-
-        count.broken += not eventually(both_are_done, 180)
-        for address in (one, other):
-            count.broken += _shows(here, address) > 0
-        aftermath.look(here, count, here.finished(), ended=False)
+    with scene() as here:
+        with _server(here) as (one, _), _server(here) as (other, _):
+            _launch(here, one, 1)
+            time.sleep(chance.uniform(0, 0.5))
+            _launch(here, other, 2, gpt_lengths="32")
+            count.injected = 1
+            count.broken += not eventually(lambda: _ended(here) == ["done", "done"], 180)
+            for address in (one, other):
+                count.broken += _shows(here, address) > 0
+        aftermath.look(here, count, here.finished())
     return count
+
+
+def _ended(here: Scene) -> list[str]:
+    with here.store() as store:
+        return [row.status for row in store.studies()]
 
 
 def _launch(here: Scene, address: str, expected: int = 1, **asked: str) -> None:
