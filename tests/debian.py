@@ -10,6 +10,8 @@ import sys
 
 _PACKAGES = {"openssl": "openssl", "node": "nodejs"}
 """Program -> the Debian package that holds it."""
+_WELCOME = {"faketime": "faketime"}
+"""The same, of what tests do without."""
 
 
 def install(*packages: str) -> bool:
@@ -23,8 +25,10 @@ def install(*packages: str) -> bool:
 
 
 def main() -> None:
-    """Make sure of OpenSSL and Node, with which the tests verify reports as strangers would."""
-    missing = [package for program, package in _PACKAGES.items() if not shutil.which(program)]
+    """Make sure of OpenSSL and Node, with which the tests verify reports as strangers would, and of
+    libfaketime, with which one puts a clock back, if it can be had."""
+    wanted = _PACKAGES | _WELCOME
+    missing = [package for program, package in wanted.items() if not shutil.which(program)]
     if missing:
         install(*missing)
     if still := [package for program, package in _PACKAGES.items() if not shutil.which(program)]:

@@ -64,7 +64,7 @@ def time_left(
         return None
     late = rest = 0.0
     for cell in running:
-        passed, whole = now - cell.started_at, costs.get(_key(cell), 0.0) * took / meant
+        passed, whole = max(0.0, now - cell.started_at), costs.get(_key(cell), 0.0) * took / meant
         rest += max(0.0, whole - passed)
         if passed > whole and cell.phase != "reference":  # as slow as it is at least
             took, meant = took + passed, meant + costs.get(_key(cell), 0.0)

@@ -7,7 +7,6 @@ so: only a signed report vouches for figures.
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -113,16 +112,17 @@ def bring_over(damaged: Path, db: sqlite3.Connection) -> Kept:
     return Kept(sum(taken), sum(finished))
 
 
-def _rows(db: sqlite3.Connection, table: str) -> Iterator[tuple[object, ...]]:
-    """Rows from the first until one cannot be read, and from the last until one cannot."""
-    seen: set[int] = set()
+def _rows(db: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    """In their order, what can be read: rows from the first until one cannot be read, and from the last
+    until one cannot."""
+    found: dict[int, tuple[object, ...]] = {}
     for order in ("ASC", "DESC"):
         with suppress(*TROUBLE, OverflowError):
             for number, *row in db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid {order}"):
-                if number in seen:
+                if number in found:
                     break
-                seen.add(number)
-                yield tuple(row)
+                found[number] = tuple(row)
+    return [row for _, row in sorted(found.items())]
 
 
 def _is_cell(row: tuple[object, ...]) -> bool:

@@ -241,9 +241,7 @@ class Store:
     def cells(self, study: str) -> list[Cell]:
         """Every cell of a study, in the order they were begun."""
         with self._transaction() as db:
-            rows = db.execute(
-                "SELECT * FROM cells WHERE study = ? ORDER BY started_at, rowid", (study,)
-            ).fetchall()
+            rows = db.execute("SELECT * FROM cells WHERE study = ? ORDER BY rowid", (study,)).fetchall()
         return [self._cell(study, row) for row in rows]
 
     def timed(self, shape_key: str) -> list[tuple[str, str]]:
@@ -289,7 +287,7 @@ class Store:
                 "(study, shape_key, plan, phase, state, payload, reason, started_at, seconds) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET "
                 "state = excluded.state, payload = excluded.payload, reason = excluded.reason, "
-                "seconds = excluded.started_at - cells.started_at",
+                "seconds = MAX(0, excluded.started_at - cells.started_at)",  # a clock may be put back
                 (study, *key, state, text, reason, time.time()),
             )
             _insert_event(db, study, state, key, {"reason": reason} if reason else {})

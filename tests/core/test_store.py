@@ -176,6 +176,18 @@ def test_a_cell_that_is_begun_again_starts_empty(store: Store, study: str) -> No
     assert (cell.state, cell.reason, cell.seconds) == ("running", None, None)
 
 
+def test_a_clock_that_is_put_back_changes_no_order_and_no_cell_takes_less_than_nothing(
+    store: Store, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hour, phase in enumerate(("canary", "parity", "memory")):
+        monkeypatch.setattr(module.time, "time", lambda hour=hour: 1e9 - 3600 * hour)
+        store.begin_cell(study, "T=1 B=1", "every-block", phase)
+        monkeypatch.setattr(module.time, "time", lambda hour=hour: 1e9 - 3600 * hour - 1800)
+        store.finish_cell(study, "T=1 B=1", "every-block", phase, {})
+    found = [(cell.phase, cell.seconds) for cell in store.cells(study)]
+    assert found == [("canary", 0), ("parity", 0), ("memory", 0)]
+
+
 def test_cells_come_in_the_order_they_were_begun(store: Store, study: str) -> None:
     for phase in PHASES:
         store.begin_cell(study, "T=16 B=2", "none", phase)

@@ -48,7 +48,7 @@ def read_only() -> Count:
         for command in (["studies"], ["longer", study], ["study", str(here.spec)]):
             said = here.run(*command)
             one_line = said.code in (2, 4) and said.err.strip().count("\n") == 0
-            count.injected += one_line and "read-only" in said.err.lower()
+            count.injected += one_line and "writable" in said.err
             count.tracebacks += not said.is_plain
             count.broken += not (one_line or said.code == 0)
         _again(here, "rw")

@@ -6,6 +6,7 @@ the fragments that the server told it to redraw.
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
@@ -36,20 +37,22 @@ class Visitor:
     words: list[str] = field(default_factory=list)
     """What the newest answer said."""
     _socket: ClientConnection | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> "Visitor":
         place = urlsplit(self.address)
-        self._socket = connect(
-            f"ws://{place.netloc}/_stcore/stream",
-            subprotocols=["streamlit"],  # type: ignore[list-item]
-            origin=self.address,  # type: ignore[arg-type]
-            max_size=None,
+        self._socket = self._open.enter_context(
+            connect(
+                f"ws://{place.netloc}/_stcore/stream",
+                subprotocols=["streamlit"],  # type: ignore[list-item]
+                origin=self.address,  # type: ignore[arg-type]
+                max_size=None,
+            )
         )
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._socket is not None:
-            self._socket.close()
+        self._open.close()
 
     def open(self) -> None:
         """Ask for the page."""

@@ -1,0 +1,66 @@
+"""Each kind of fault that is no kill, once; and that the counts themselves can fail."""
+
+import random
+
+import pytest
+
+from recompute_core.studies.store import Store
+
+from . import aftermath
+from .__main__ import faults
+from .kills import ended_of
+from .ledger import Count, table
+from .scene import scene
+from .test_kills import _KINDS as KILLS
+
+_KINDS = (
+    *(
+        "worker says half a line",
+        "worker says garbage",
+        "worker says 100 MB",
+        "worker says nothing for ever",
+    ),
+    *("store corrupted", "stopped while signing", "disk full", "store read-only", "clock put back"),
+)
+
+
+def test_every_kind_is_tried() -> None:
+    elsewhere = {"Ray node"}  # tests/cluster kills one
+    assert set(faults()) <= {*_KINDS, *KILLS} | elsewhere
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", _KINDS)
+def test_nothing_is_lost_doubled_or_left(kind: str) -> None:
+    if kind not in faults():
+        pytest.skip("no file system can be mounted here, or libfaketime is not installed")
+    found = faults()[kind](random.Random(7))
+    assert found.is_clean, found
+
+
+@pytest.mark.timeout(300)
+def test_what_is_lost_doubled_left_or_broken_is_counted() -> None:
+    """A ruined aftermath: a finished phase gone, another finished twice, a process left, no key word."""
+    with scene() as here:
+        said = ended_of(here, here.start_study())
+        before, study = here.finished(), here.study()
+        assert study is not None
+        clean = Count("clean", runs=1, injected=1)
+        aftermath.look(here, clean, before, said)
+        assert clean.is_clean
+        with here.store() as store:
+            assert isinstance(store, Store)
+            store.forget_cell(study, *_of(before, "time"))
+            store.finish_cell(study, *_of(before, "noise"), {"other": 1})
+        left = here.start(program=("-c", "import time; time.sleep(600)"), quiet=True)
+        ruined = Count("ruined", runs=1, injected=1)
+        aftermath.look(here, ruined, before, said)
+        left.wait(10)
+    assert (ruined.lost, ruined.doubled, ruined.orphans) == (5, 1, 1)
+    assert not ruined.is_clean
+    assert not Count("nothing met", runs=1).is_clean
+    assert table([clean, ruined]).splitlines()[-1] == "| all | 2 | 2 | 5 | 1 | 1 | 0 | 0 |"
+
+
+def _of(cells: dict, phase: str):
+    return next(key for key in cells if key[2] == phase)
