@@ -30,7 +30,7 @@ def killed(chance: random.Random) -> Count:
     """The server, at a moment of a study that was launched in it: the study goes on without it."""
     count = Count("server", runs=1)
     with scene() as here:
-        with _server(here) as (address, server):
+        with running_server(here) as (address, server):
             _launch(here, address)
             time.sleep(chance.uniform(0, 4))
             server.kill()
@@ -46,7 +46,10 @@ def estimator_killed(chance: random.Random) -> Count:
     """The process that estimates for Set up, while somebody changes the form."""
     count = Count("estimator", runs=1)
     with scene() as here:
-        with _server(here) as (address, server), Visitor(address, "set-up", dict(_TINY)) as visitor:
+        with (
+            running_server(here) as (address, server),
+            Visitor(address, "set-up", dict(_TINY)) as visitor,
+        ):
             visitor.open()
             for length in ("16", "32", "48", "64"):
                 visitor.asked["gpt_lengths"] = length
@@ -74,7 +77,7 @@ def two_at_once(chance: random.Random) -> Count:
     """Two servers on one store, a study launched in each at once: both are done, each phase once."""
     count = Count("two servers", runs=1)
     with scene() as here:
-        with _server(here) as (one, _), _server(here) as (other, _):
+        with running_server(here) as (one, _), running_server(here) as (other, _):
             _launch(here, one, 1)
             time.sleep(chance.uniform(0, 0.5))
             _launch(here, other, 2, gpt_lengths="32")
@@ -120,12 +123,12 @@ def _at(here: Scene, address: str | None) -> Iterator[str]:
     if address is not None:
         yield address
         return
-    with _server(here) as (fresh, _):
+    with running_server(here) as (fresh, _):
         yield fresh
 
 
 @contextmanager
-def _server(here: Scene) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def running_server(here: Scene) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     options = ("run", "app.py", "--server.port", str(port))

@@ -1,0 +1,84 @@
+"""Many browsers on one study while it is measured: every redraw answered, none late, no memory kept."""
+
+import threading
+import time
+from dataclasses import dataclass
+
+import psutil
+
+from tests.faults.scene import TINY, scene
+from tests.faults.servers import running_server
+
+from .visitor import Visitor
+
+_PAGES = ("live", "live", "live", "tradeoff", "decision", "demo", "studies", "")
+"""What people look at while a study runs, in turn."""
+_WARM_S = 0.2
+"""Share of the time after which a server has all in memory that it keeps."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of a crowd."""
+
+    browsers: int
+    seconds: float
+    redraws: int
+    median_s: float
+    p95_s: float
+    worst_s: float
+    troubles: tuple[str, ...]
+    warm_mb: float
+    """Memory of the server (RSS) once it was warm, 10^6 bytes."""
+    end_mb: float
+    finished: int
+    """Phases of the study that were finished meanwhile."""
+
+
+def crowd(browsers: int, seconds: float) -> Found:
+    """So many tabs for so long on one running study, each on a page of its own that redraws itself."""
+    with scene() as here, running_server(here) as (address, server):
+        here.write_spec(TINY | {"shapes": [{"seq_len": 8 * n} for n in range(1, 65)]})
+        driver = here.start("study", str(here.spec), quiet=True)
+        while here.study() is None:
+            time.sleep(0.1)
+        study = here.study()
+        assert study is not None
+        visitors = [Visitor(address, _PAGES[n % len(_PAGES)], {"study": study}) for n in range(browsers)]
+        threads = [threading.Thread(target=_stay, args=(one, seconds)) for one in visitors]
+        process, before = psutil.Process(server.pid), len(here.finished())
+        for thread in threads:
+            thread.start()
+        time.sleep(_WARM_S * seconds)
+        warm = process.memory_info().rss
+        for thread in threads:
+            thread.join()
+        end, finished = process.memory_info().rss, len(here.finished()) - before
+        driver.terminate()
+        driver.wait(30)
+        taken = sorted(each for one in visitors for each in one.latencies_s[1:])
+        return Found(
+            browsers,
+            seconds,
+            len(taken),
+            _share(taken, 0.5),
+            _share(taken, 0.95),
+            taken[-1],
+            tuple(trouble for one in visitors for trouble in one.troubles),
+            warm / 1e6,
+            end / 1e6,
+            finished,
+        )
+
+
+def _stay(visitor: Visitor, seconds: float) -> None:
+    try:
+        with visitor:
+            visitor.open()
+            visitor.watch(seconds)
+    except Exception as error:
+        visitor.troubles.append(f"{type(error).__name__}: {error}")
+
+
+def _share(taken: list[float], share: float) -> float:
+    return taken[min(len(taken) - 1, int(share * len(taken)))]
