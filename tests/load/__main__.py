@@ -68,9 +68,7 @@ def main() -> None:
     many = crowd(asked.browsers, asked.seconds)
     print(crowd_table(many), flush=True)
     heads = ("store", "pages", "slowest first showing, ms", "slowest redraw, ms", "errors")
-    print(f"
-| {' | '.join(heads)} |
-|---|{'---:|' * 4}")
+    print("", f"| {' | '.join(heads)} |", f"|---|{'---:|' * 4}", sep="\n")
     missed = failures(many)
     for of, fill in (
         ("1,000 studies of 200 cells", thousand_studies),
