@@ -19,7 +19,6 @@ _PAGES = (
     "set-up",
     "live",
     "tradeoff",
-    "curves",
     "decision",
     "verify",
     "reinvest",
