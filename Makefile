@@ -3,6 +3,7 @@
 # make test               everything that CI runs: lint, types, tests, browser journeys
 # make test-ray           of these, studies on a Ray cluster of two nodes alone
 # make test-distributed   of these, training over ranks alone
+# make test-fuzz          inputs of every kind made at random, others each time: some ten minutes
 # make bench              measure the product itself and print the tables of the README
 # make gpu-check          try everything that needs a GPU, in under eight minutes; two files in gpu-check/
 # Each target makes .venv with what it needs on first use.
@@ -10,7 +11,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app study test test-ray test-distributed bench gpu-check screenshots tools clean
+.PHONY: app study test test-ray test-distributed test-fuzz bench gpu-check screenshots tools clean
 
 app: .venv/run
 	$(BIN)/streamlit run app.py
@@ -30,6 +31,9 @@ test-ray: .venv/dev
 
 test-distributed: .venv/dev
 	$(BIN)/pytest tests/ranks
+
+test-fuzz: .venv/dev
+	$(BIN)/python -m tests.fuzz --inputs 2000
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench
