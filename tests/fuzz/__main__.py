@@ -72,8 +72,10 @@ def main() -> None:
     print(f"seed {seed}", flush=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         names = given.kinds or list(KINDS)
-        parts = pool.map(lambda name: fuzzed([name], given.inputs, seed), names)
-        found = [one for part in parts for one in part]
+        found: list[Found] = []
+        for part in pool.map(lambda name: fuzzed([name], given.inputs, seed), names):
+            found += part
+            print(f"{part[0].kind}: {'good' if part[0].good else 'FAULTS'}", file=sys.stderr, flush=True)
     print(table(found))
     sys.exit(0 if all(one.good for one in found) else 1)
 
