@@ -5,6 +5,7 @@
 # make test-distributed   of these, training over ranks alone
 # make test-faults        fifty kills and more, and what was lost: nothing
 # make test-load          twenty browsers for five minutes, and stores that have grown
+# make test-fuzz          inputs of every kind made at random, others each time: some ten minutes
 # make bench              measure the product itself and print the tables of the README
 # make gpu-check          try everything that needs a GPU, in under eight minutes; two files in gpu-check/
 # Each target makes .venv with what it needs on first use.
@@ -12,7 +13,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: app study test test-ray test-distributed test-faults test-load bench gpu-check screenshots tools clean
+.PHONY: app study test test-ray test-distributed test-faults test-load test-fuzz bench gpu-check screenshots
+.PHONY: tools clean
 
 app: .venv/run
 	$(BIN)/streamlit run app.py
@@ -38,6 +40,9 @@ test-faults: .venv/dev tools
 
 test-load: .venv/dev
 	$(BIN)/python -m tests.load
+
+test-fuzz: .venv/dev
+	$(BIN)/python -m tests.fuzz --inputs 2000
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench

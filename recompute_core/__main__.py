@@ -19,7 +19,7 @@ import click
 
 from .command_gate import gate
 from .comparing.command import compare
-from .errors import Cancelled, EngineError, InputError, StoreError
+from .errors import Cancelled, EngineError, InputError, StoreError, in_one_line
 from .output import EXIT_CODES, json_option
 from .output import check_json_file as _check_writable
 from .output import show as _print
@@ -32,7 +32,6 @@ from .reports.command_report import report, verify
 from .settings import OURS, size_fields
 from .spec import PRESETS
 from .studies.engines import ADDRESS, check_engine
-from .words import printable
 
 if TYPE_CHECKING:
     from .planning import Wish
@@ -528,7 +527,7 @@ def _silence(stream: Any) -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    click.echo("error: " + printable(" ".join(message.split())), err=True)
+    click.echo(f"error: {in_one_line(message)}", err=True)
     sys.exit(code)
 
 

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from .errors import InputError
+from .plain_yaml import MOST_LETTERS, parse_yaml
 from .plans.anatomy import anatomy_of
 from .plans.names import first_blocks
-from .reading import open_file
+from .reading import read_at_most
 from .settings import is_own
 from .spec import StudySpec, parse_spec, preset
 from .studies.looking import looked_up
@@ -70,34 +69,19 @@ def asked_workload(workload: str, settings: tuple[str, ...], plans: tuple[str, .
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file."""
+    most = 4 * MOST_LETTERS  # bytes: so many may one letter have
+    data = read_at_most(path, most, f"more than {most} bytes; a specification has at most that")
     try:
-        with open_file(path) as file:
-            text = file.read().decode()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        text = data.decode()
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a text file") from None
-    raw = _yaml(text, str(path))
+    raw = parse_yaml(text, str(path))
     if not isinstance(raw, dict):
         raise InputError(
             f"{path}: expected a mapping of settings, got {type(raw).__name__}; "
             "an example is 'workload: gpt'"
         )
     return raw
-
-
-def _yaml(text: str, where: str) -> Any:
-    try:
-        return yaml.safe_load(text)
-    except RecursionError:
-        raise InputError(f"{where}: nested too deeply") from None
-    except (
-        yaml.YAMLError,
-        ValueError,
-        LookupError,
-        TypeError,
-    ) as error:  # what tags such as !!int raise
-        raise InputError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from None
 
 
 def assign(raw: dict[str, Any], assignment: str) -> None:
@@ -109,7 +93,7 @@ def assign(raw: dict[str, Any], assignment: str) -> None:
     parts = path.split(".")
     if not equals or not all(parts):
         raise InputError(f"--set {assignment}: expected path=value, such as workload.seq_len=512")
-    value = _yaml(text, f"--set {assignment}")
+    value = parse_yaml(text, f"--set {assignment}")
     inner = raw
     for part in parts[:-1]:
         below = inner.get(part, {})
@@ -143,7 +127,7 @@ def _sweep(raw: dict[str, Any], sweep: str, origin: str) -> None:
         raw["plans"] = list(first_blocks(anatomy_of(workload).blocks))
         raw.pop("custom_plans", None)
     elif equals and text:
-        raw["shapes"] = [{size: _yaml(value, f"--sweep {sweep}")} for value in text.split(",")]
+        raw["shapes"] = [{size: parse_yaml(value, f"--sweep {sweep}")} for value in text.split(",")]
     else:
         raise InputError(
             f"--sweep {sweep}: expected blocks, or a size with its values, such as seq_len=128,256"

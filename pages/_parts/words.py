@@ -38,6 +38,7 @@ STATUS_SENTENCES: dict[Status, str] = {
 UNFINISHED_SENTENCES: dict[Status, str] = {
     "queued": "This study waits for its turn.",
     "running": "This study is still being measured.",
+    "done": "This study is damaged: it says that it is done, and some of what it measured is missing.",
     **{status: f"{STATUS_SENTENCES[status]}." for status in ("cancelled", "incomplete", "interrupted")},
 }
 """What a page about figures says of a study that is not done."""

@@ -15,8 +15,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from pydantic import ValidationError
-
 from .. import __version__
 from ..errors import InputError
 from ..reinvest.found import Findings
@@ -135,11 +133,13 @@ def gather(store: Store, study: str, plan: str) -> dict[str, bytes]:
     """
     row, cells = store.study(study), store.cells(study)
     check_finished(row, cells, plan)
-    traces, missing = _traces(store, row, cells, plan)
     try:
+        traces, missing = _traces(store, row, cells, plan)
         reinvested = second_use.finished(store, study, plan)
         return evidence_of(row, cells, plan, traces, missing, reinvested)
-    except (ValidationError, KeyError):
+    except InputError:
+        raise
+    except (ValueError, KeyError, AttributeError):
         raise InputError(f"study {study} was measured by another version; run it again") from None
 
 
@@ -156,7 +156,7 @@ def check_finished(row: StudyRow, cells: Sequence[Cell], plan: str) -> None:
     if not any(cell.plan == plan or cell.phase == "reference" for cell in cells):
         raise InputError(f"study {row.id} has measured nothing of {plan}; 'resume {row.id}' goes on")
     for cell in cells:
-        missed = cell.phase == "canary" and cell.payload is not None and not cell.payload["caught"]
+        missed = cell.phase == "canary" and cell.payload is not None and not cell.payload.get("caught")
         if missed and cell.plan != plan:
             raise InputError(
                 f"study {row.id} proves nothing: the canary of {cell.plan} at {cell.shape_key} was "

@@ -119,8 +119,15 @@ def check_new_passphrase(passphrase: str) -> None:
     """InputError when it is too short to protect a key, or too long for OpenSSL."""
     if len(passphrase) < SHORTEST_PASSPHRASE:
         raise InputError(f"the passphrase is too short: at least {SHORTEST_PASSPHRASE} characters")
-    if len(passphrase.encode()) > LONGEST_PASSPHRASE_BYTES:
+    if len(_bytes_of(passphrase)) > LONGEST_PASSPHRASE_BYTES:
         raise InputError(f"the passphrase is too long: at most {LONGEST_PASSPHRASE_BYTES} bytes")
+
+
+def _bytes_of(passphrase: str) -> bytes:
+    try:
+        return passphrase.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise InputError("the passphrase is not UTF-8") from None
 
 
 def check_new_file(path: Path) -> None:
@@ -204,10 +211,11 @@ def is_private(path: Path) -> bool:
 def load_key(path: Path, passphrase: str) -> PrivateKey:
     """A private key from its file. Raises InputError as `check_key_file`, and on a wrong passphrase."""
     data = check_key_file(path)
-    if not passphrase or len(passphrase.encode()) > LONGEST_PASSPHRASE_BYTES:
+    secret = _bytes_of(passphrase)
+    if not secret or len(secret) > LONGEST_PASSPHRASE_BYTES:
         raise InputError(f"{path}: wrong passphrase")
     try:
-        key = load_pem_private_key(data, passphrase.encode())
+        key = load_pem_private_key(data, secret)
     except (ValueError, UnsupportedAlgorithm):
         raise InputError(f"{path}: wrong passphrase, or the file is damaged") from None
     if isinstance(key, Ed25519PrivateKey) or (

@@ -1,10 +1,12 @@
 """Why something that came from outside is not believed."""
 
+from ..errors import Said
 
-class Untrusted(Exception):
+
+class Untrusted(Said):
     """A report is refused. `code` is a fixed slug for machines, `str()` a sentence for people.
 
-    The sentence may quote what was refused, cut short and in printable ASCII only.
+    The sentence may quote what was refused, cut short.
     """
 
     exit_code = 1

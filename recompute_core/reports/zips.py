@@ -93,6 +93,8 @@ def _starts(data: bytes, entries: list[zipfile.ZipInfo], directory: int) -> dict
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     if entry.compress_type not in _METHODS or entry.flag_bits & _ENCRYPTED:
         raise _odd("is packed or encrypted in a way that is not read")
+    if not entry.filename:  # without what follows a zero byte
+        raise Untrusted("unsafe-name", "a file in the .zip has no name")
     if not entry.orig_filename.isascii():
         raise Untrusted("unsafe-name", "a name in the .zip is not ASCII")
     if entry.flag_bits & ~_FLAGS or entry.comment or entry.create_system not in _SYSTEMS:

@@ -165,7 +165,7 @@ def _refused(spec: StudySpec, book: Book, key: str, plan: str, facts: dict[str, 
     cell = book.done(key, plan, "parity")
     if cell is None or canary is None or cell.payload is None:
         return Refused(**facts, stopped_by="pending")
-    if cell.payload["passed"]:
+    if cell.payload.get("passed"):
         return None
     parity = ParityFailed.model_validate(cell.payload)
     if parity.stuck is not None:

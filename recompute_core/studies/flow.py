@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from ..errors import StudyError
 from ..plans.anatomy import anatomy_of
 from ..plans.names import regions_of, touched_blocks
 from ..results import (
@@ -100,7 +101,7 @@ class Book:
     def proof(self, shape: str, plan: str) -> ParityPassed | None:
         """The candidate's parity, if it passed and its canary was caught."""
         cell = self.done(shape, plan, "parity")
-        if cell is None or cell.payload is None or not cell.payload["passed"]:
+        if cell is None or cell.payload is None or not cell.payload.get("passed"):
             return None
         canary = self.canary(shape, plan)
         return self._read(ParityPassed, shape, plan, "parity") if canary and canary.caught else None
@@ -112,8 +113,17 @@ class Book:
             return None
         key = (shape, plan, phase)
         if key not in self._records:
-            self._records[key] = kind.model_validate(cell.payload)
+            self._records[key] = record_of(kind, cell)
         return self._records[key]  # type: ignore[return-value]
+
+
+def record_of(kind: type[Found], cell: Cell) -> Found:
+    """What a phase found; raises StudyError where that cannot be read."""
+    try:
+        return kind.model_validate(cell.payload)
+    except ValidationError:
+        where = f"{cell.phase} of {cell.plan} at {cell.shape_key}"
+        raise StudyError(f"the study is damaged: its record of {where} cannot be read") from None
 
 
 _RECORDS: dict[Phase, TypeAdapter[Record]] = {

@@ -6,18 +6,19 @@ it is finished, so that a killed process loses at most the one it was working on
 
 import json
 import os
+import re
 import secrets
 import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from ..errors import InputError, StoreError, StudyError
 from ..results import Verdict
@@ -30,6 +31,7 @@ Phase = Literal["reference", "noise", "legality", "canary", "parity", "memory", 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 Status = Literal["queued", "running", "done", "incomplete", "cancelled", "interrupted"]
 CellState = Literal["running", "done", "failed"]
+_Read = TypeVar("_Read")
 
 _APPLICATION_ID = 0x52435354  # "RCST"
 _VERSION = 1
@@ -185,7 +187,11 @@ class Store:
         query = f"SELECT id, ({ends.format('')}) AS first, ({ends.format('DESC')}) AS last FROM studies"
         with self._transaction() as db:
             rows = db.execute(query).fetchall()
-        return {row["id"]: max(0.0, row["last"] - row["first"]) for row in rows if row["last"]}
+        return {
+            row["id"]: max(0.0, row["last"] - row["first"])
+            for row in rows
+            if _is_number(row["first"]) and _is_number(row["last"])
+        }
 
     def study(self, study: str) -> StudyRow:
         """One study; raises InputError when there is none of that id."""
@@ -242,7 +248,7 @@ class Store:
         """Every cell of a study, in the order they were begun."""
         with self._transaction() as db:
             rows = db.execute("SELECT * FROM cells WHERE study = ? ORDER BY rowid", (study,)).fetchall()
-        return [self._cell(study, row) for row in rows]
+        return [self._sound(study, _cell_of, row) for row in rows]
 
     def timed(self, shape_key: str) -> list[tuple[str, str]]:
         """Study and plan of whatever was timed at a shape, the newest study first."""
@@ -319,7 +325,7 @@ class Store:
                 "SELECT * FROM events WHERE study = ? AND seq > ? ORDER BY seq LIMIT ?",
                 (study, after, limit),
             ).fetchall()
-        return [self._event(study, row) for row in rows]
+        return [self._sound(study, _event_of, row) for row in rows]
 
     def last_seq(self, study: str) -> int:
         """Number of a study's newest event: two equal answers mean that nothing has changed."""
@@ -364,18 +370,17 @@ class Store:
                 found.append(self._study(row))
         return found
 
-    def _study(self, row: sqlite3.Row) -> StudyRow:
+    def _sound(self, study: Any, read: Callable[[sqlite3.Row], _Read], row: sqlite3.Row) -> _Read:
+        """What a row says; a store that came from elsewhere may say anything."""
         try:
-            spec, environment = _spec_of(row["spec"]), json.loads(row["environment"])
-            in_utc(row["created_at"]), in_utc(row["declared_at"])
-            if (
-                not isinstance(environment, dict)
-                or row["status"] not in get_args(Status)
-                or row["verdict"] not in (None, *get_args(Verdict))
-            ):
-                raise ValueError
-        except ValueError:
-            raise self._unreadable(row["id"]) from None
+            return read(row)
+        except (ValueError, TypeError, RecursionError):
+            raise StudyError(
+                f"{self.path}: study {study} is damaged or was written by another version"
+            ) from None
+
+    def _study(self, row: sqlite3.Row) -> StudyRow:
+        spec, environment = self._sound(row["id"], _facts_of, row)
         status: Status = row["status"]
         if status in ("queued", "running") and not self._lock(row["id"]).is_held():
             status = "interrupted"
@@ -391,41 +396,6 @@ class Store:
             row["sentence"],
             bool(row["cancel"]),
         )
-
-    def _cell(self, study: str, row: sqlite3.Row) -> Cell:
-        return Cell(
-            row["shape_key"],
-            row["plan"],
-            row["phase"],
-            row["state"],
-            self._said(study, row["payload"]) if row["payload"] else None,
-            row["reason"],
-            row["started_at"],
-            row["seconds"],
-        )
-
-    def _event(self, study: str, row: sqlite3.Row) -> Event:
-        return Event(
-            row["seq"],
-            row["at"],
-            row["kind"],
-            row["shape_key"],
-            row["plan"],
-            row["phase"],
-            self._said(study, row["data"]),
-        )
-
-    def _said(self, study: str, text: str) -> dict[str, Any]:
-        try:
-            said = json.loads(text)
-        except ValueError:
-            said = None
-        if not isinstance(said, dict):
-            raise self._unreadable(study)
-        return said
-
-    def _unreadable(self, study: str) -> StudyError:
-        return StudyError(f"{self.path}: study {study} is damaged or was written by another version")
 
     def _prepare(self) -> None:
         # One opener at a time: SQLite does not wait when another process is switching to WAL.
@@ -525,6 +495,56 @@ class Store:
 def seconds_apart_from_time(cells: Iterable[Cell]) -> float:
     """What all phases of a study but the timing took, as far as they ended."""
     return sum(cell.seconds for cell in cells if cell.phase != "time" and cell.seconds is not None)
+
+
+_ID = re.compile(r"[\w-][\w.-]{0,99}", re.ASCII)
+"""Of a study: it names a folder, and a store from elsewhere shall not choose which."""
+
+
+def _facts_of(row: sqlite3.Row) -> tuple[StudySpec, dict[str, Any]]:
+    """What a study asks and where it ran. Raises as `_sound` expects."""
+    environment = json.loads(row["environment"])
+    in_utc(row["created_at"]), in_utc(row["declared_at"])
+    _check(isinstance(environment, dict) and row["status"] in get_args(Status))
+    _check(row["verdict"] in (None, *get_args(Verdict)))
+    _check(isinstance(row["spec_hash"], str) and isinstance(row["sentence"], str))
+    _check(isinstance(row["spec"], str) and _ID.fullmatch(row["id"]) is not None)
+    return _spec_of(row["spec"]), environment
+
+
+def _cell_of(row: sqlite3.Row) -> Cell:
+    payload = json.loads(row["payload"]) if row["payload"] else None
+    _check(isinstance(payload, dict | None) and isinstance(row["reason"], str | None))
+    _check(isinstance(row["shape_key"], str) and isinstance(row["plan"], str))
+    _check(row["phase"] in PHASES and row["state"] in get_args(CellState))
+    _check(_is_number(row["started_at"]) and (row["seconds"] is None or _is_number(row["seconds"])))
+    return Cell(
+        row["shape_key"],
+        row["plan"],
+        row["phase"],
+        row["state"],
+        payload,
+        row["reason"],
+        row["started_at"],
+        row["seconds"],
+    )
+
+
+def _event_of(row: sqlite3.Row) -> Event:
+    data = json.loads(row["data"])
+    _check(isinstance(data, dict) and _is_number(row["at"]) and isinstance(row["kind"], str))
+    _check(all(isinstance(row[name], str | None) for name in ("shape_key", "plan", "phase")))
+    return Event(row["seq"], row["at"], row["kind"], row["shape_key"], row["plan"], row["phase"], data)
+
+
+def _is_number(value: Any) -> bool:
+    """A finite one, as times are."""
+    return isinstance(value, int | float) and abs(value) < 1e15
+
+
+def _check(is_sound: bool) -> None:
+    if not is_sound:
+        raise ValueError
 
 
 @lru_cache(maxsize=4096)

@@ -9,9 +9,8 @@ import os
 from importlib.metadata import entry_points
 from typing import Any
 
-import yaml
-
 from ..errors import InputError
+from ..plain_yaml import parse_yaml
 from ..settings import OTHERS, OURS, is_own
 
 VARIABLE = "RECOMPUTE_WORKLOADS"
@@ -95,10 +94,7 @@ def settings_of(name: str) -> tuple[str, dict[str, Any]]:
             raise InputError(f"{name}: expected ?setting=value&setting=value, got {part!r}")
         if key in settings:
             raise InputError(f"{name}: {key} is given twice")
-        try:
-            settings[key] = yaml.safe_load(text)
-        except yaml.YAMLError:
-            raise InputError(f"{name}: {key}: not a value: {text!r}") from None
+        settings[key] = parse_yaml(text, f"{name}: {key}")
     if not what:
         raise InputError(f"{name}: expected a name after the colon, such as hf:LlamaConfig")
     return what, settings
