@@ -286,6 +286,8 @@ def explain(error: ValidationError) -> str:
     given = first.get("input")
     if first["type"] == "extra_forbidden":
         line = f"{where}: no such setting"
+    elif first["type"] in ("model_type", "model_attributes_type"):
+        line = f"{where or 'the specification'}: expected settings by name, got {_cut(given)}"
     elif first["type"] == "value_error" or isinstance(given, dict):
         joint = "" if not where or message[0] in ".[" else ": "
         line = f"{where}{joint}{message}".removeprefix(".")

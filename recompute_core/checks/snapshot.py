@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -169,6 +170,8 @@ def save(tensors: Snapshot, path: Path) -> str:
     try:
         save_file(tensors, partial)
         partial.replace(path)
+    except SafetensorError as error:
+        raise OSError(f"the reference cannot be written; is the disk of {path.parent} full?") from error
     finally:
         partial.unlink(missing_ok=True)
     return tensors_digest(sorted(tensors.items()))

@@ -10,12 +10,19 @@ _OFTEN = 4
 
 
 class Starting:
-    """Hears several times a second how many ranks have started, and says so when it is time to."""
+    """Hears several times a second how many ranks have started, and says so when it is time to.
+
+    Once all have, one that is silent hangs.
+    """
 
     def __init__(
-        self, silence_s: float, say: Callable[[int], None], now: Callable[[], float] = time.monotonic
+        self,
+        ranks: int,
+        silence_s: float,
+        say: Callable[[int], None],
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._every_s, self._say, self._now = silence_s / _OFTEN, say, now
+        self._ranks, self._every_s, self._say, self._now = ranks, silence_s / _OFTEN, say, now
         self._began = self._said_at = now()
         self._started: int | None = None
 
@@ -23,6 +30,6 @@ class Starting:
         """So many have started by now."""
         now = self._now()
         is_due = now - self._said_at >= self._every_s and now - self._began < _LONGEST_S
-        if started != self._started or is_due:
+        if started != self._started or (is_due and started < self._ranks):
             self._started, self._said_at = started, now
             self._say(started)

@@ -6,8 +6,11 @@ so: only a signed report vouches for figures.
 """
 
 import json
+import shutil
 import sqlite3
-from contextlib import closing, suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +19,8 @@ from ..words import count
 
 _BESIDE = ("", "-wal", "-shm")
 _ASIDE = ".damaged-"
+_PAGE = 4096
+"""Bytes of a page of every store."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,7 @@ def were_set_aside(path: Path) -> list[Path]:
 def bring_over(damaged: Path, db: sqlite3.Connection) -> Kept:
     """Put into the new, empty store `db` all rows of the damaged one that can be read, but not a study
     whose specification cannot, nor a phase that says no JSON or is of no study."""
-    with closing(connect(damaged)) as old:
-        old.execute("PRAGMA writable_schema = ON")  # one bad line of the schema hides no other table
+    with _readable(damaged, db) as old:
         studies = {row[0]: row for row in _rows(old, "studies") if _is_json(row[3])}
         cells = [row for row in _rows(old, "cells") if row[0] in studies and _is_cell(row)]
         events = [row for row in _rows(old, "events") if row[1] in studies and _is_json(row[7])]
@@ -110,6 +114,45 @@ def bring_over(damaged: Path, db: sqlite3.Connection) -> Kept:
     for row in events:
         _put(db, "events", row)
     return Kept(sum(taken), sum(finished))
+
+
+@contextmanager
+def _readable(damaged: Path, db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """The damaged store, or where not even its tables can be found, a copy that begins as every store
+    does: with the first page of the new one, as their tables begin on the same pages."""
+    with closing(connect(damaged)) as old:
+        if _has_tables(old):
+            yield old
+            return
+    with tempfile.TemporaryDirectory(dir=damaged.parent, prefix="recompute.salvage-") as folder:
+        copy = Path(folder) / damaged.name
+        for tail in _BESIDE[:2]:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{damaged}{tail}", f"{copy}{tail}")
+        with copy.open("r+b") as file:
+            file.write(_first_page(db))
+        with closing(connect(copy)) as old:
+            _has_tables(old)
+            yield old
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    try:
+        db.execute("PRAGMA writable_schema = ON")  # one bad line of the schema hides no other table
+        return bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+    except TROUBLE:
+        return False
+
+
+def _first_page(db: sqlite3.Connection) -> bytes:
+    """Of the new store, but for how many pages there are and which of them are free (offsets 28 to 40 of
+    the header, https://www.sqlite.org/fileformat.html): SQLite then counts them itself."""
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (path,) = (row[2] for row in db.execute("PRAGMA database_list") if row[1] == "main")
+    with Path(path).open("rb") as file:
+        page = bytearray(file.read(_PAGE))
+    page[28:40] = bytes(12)
+    return bytes(page)
 
 
 def _rows(db: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeVar, get_args
 from ..errors import InputError, StoreError, StudyError
 from ..results import Verdict
 from ..spec import StudySpec
-from ..words import in_utc
+from ..words import count, in_utc
 from . import salvage
 from .locks import Lock
 
@@ -407,6 +407,7 @@ class Store:
                 self._begin_anew()
             elif not self._is_ours():
                 self._make()
+                self._say_if_it_was_there()
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute("PRAGMA foreign_keys = ON")
         finally:
@@ -430,6 +431,14 @@ class Store:
                 return True
             raise
         return False
+
+    def _say_if_it_was_there(self) -> None:
+        """A new store beside the folders of studies: another's file, or one that was lost."""
+        left = sum(1 for _ in (self.home / "studies").glob("*/driver.lock"))
+        if left:
+            those = f"the folders of {count(left, 'study', 'studies')} stand beside it"
+            said = f"{self.path}: is new, though {those}; was the file lost, or emptied?"
+            print(said, file=sys.stderr, flush=True)
 
     def _was_ours(self) -> bool:
         return (self.home / "studies").is_dir()

@@ -150,7 +150,7 @@ def _on_ranks(task: Assignment, phases: tuple[Phase, ...], say: Callable[..., No
         say("progress", phase=begun, what=f"starting {count} ranks", percent=percent)
 
     alone = task.model_copy(update={"phases": phases})
-    starting = Starting(task.spec.silence_s, started)
+    starting = Starting(count, task.spec.silence_s, started)
     try:
         run_ranks(_RANK, alone.model_dump_json(), count, heard, starting.heard)
     except (RankFailed, OSError) as error:

@@ -87,12 +87,29 @@ def test_a_broken_page_costs_what_it_held(tmp_path: Path, capsys: pytest.Capture
 def test_a_file_without_its_beginning(
     tmp_path: Path, length: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _filled(tmp_path, studies=1, plans=2)
+    before = _filled(tmp_path, studies=2, plans=20)
     path = tmp_path / "recompute.sqlite3"
     path.write_bytes(b"\xa5" * length + path.read_bytes()[length:])
     store = Store(tmp_path)
-    assert "was damaged; it is kept as" in capsys.readouterr().err
+    assert "what could be read goes on: 2 studies and 160 finished phases\n" in capsys.readouterr().err
+    assert {row.id: store.cells(row.id) for row in store.studies()} == before
     store.create(StudySpec())
+    store.close()
+    assert not list(tmp_path.glob("recompute.salvage-*"))
+    assert [each.name for each in tmp_path.glob("*.new*")] == []
+
+
+def test_a_store_that_was_emptied_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (study,) = _filled(tmp_path, studies=1, plans=1)
+    store = Store(tmp_path)
+    store.claim(study).release()  # a study that was driven has left its lock
+    store.close()
+    assert capsys.readouterr().err == ""
+    (tmp_path / "recompute.sqlite3").write_bytes(b"")
+    store = Store(tmp_path)
+    said = "is new, though the folders of 1 study stand beside it; was the file lost, or emptied?\n"
+    assert capsys.readouterr().err == f"{tmp_path / 'recompute.sqlite3'}: {said}"
+    assert store.studies() == []
     store.close()
 
 

@@ -102,6 +102,8 @@ HUGE = 10**30
         ({"workload": []}, "workload", "[]"),
         ({"colour": "red"}, "colour", "no such setting"),
         ({"gpt": 1}, "gpt", "no such setting"),
+        ({"ranks": "ddp"}, "ranks", "expected settings by name, got 'ddp'"),
+        ({"compile": "inductor"}, "compile", "expected settings by name, got 'inductor'"),
         ({"workload": {"receipts": 1}}, "workload.receipts", "no such setting"),
         ({"workload": {"depth": 2}}, "workload.depth", "no such setting"),
         ({"thresholds": {"peak": 1}}, "thresholds.peak", "no such setting"),

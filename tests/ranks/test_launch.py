@@ -43,7 +43,7 @@ def test_how_many_ranks_have_started_is_heard_until_rank_0_speaks(tmp_path: Path
 def test_what_starts_slowly_is_said_now_and_then_but_not_for_ever() -> None:
     clock: list[float] = [0]
     said: list[tuple[float, int]] = []
-    starting = Starting(8, lambda number: said.append((clock[0], number)), lambda: clock[0])
+    starting = Starting(2, 8, lambda number: said.append((clock[0], number)), lambda: clock[0])
     for at, number in (
         (0.0, 0),
         (1.0, 0),
@@ -53,10 +53,20 @@ def test_what_starts_slowly_is_said_now_and_then_but_not_for_ever() -> None:
         (4.5, 1),
         (599.0, 1),
         (602.0, 1),
+        (603.0, 2),
     ):
         clock[0] = at
         starting.heard(number)
-    assert said == [(0, 0), (2, 0), (2.5, 1), (4.5, 1), (599, 1)]
+    assert said == [(0, 0), (2, 0), (2.5, 1), (4.5, 1), (599, 1), (603, 2)]
+
+
+def test_once_all_have_started_silence_is_silence() -> None:
+    clock, said = [0.0], []
+    starting = Starting(2, 8, said.append, lambda: clock[0])
+    for at, number in ((0.0, 0), (2.5, 2), (5.0, 2), (9.0, 2), (60.0, 2)):
+        clock[0] = at
+        starting.heard(number)
+    assert said == [0, 2]
 
 
 SLOW = """
