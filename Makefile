@@ -33,7 +33,7 @@ test-distributed: .venv/dev
 	$(BIN)/pytest tests/ranks
 
 test-fuzz: .venv/dev
-	$(BIN)/python -m tests.fuzz --inputs 2000
+	$(BIN)/python -m tests.fuzz --inputs 1000
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench
