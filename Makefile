@@ -42,7 +42,7 @@ test-load: .venv/dev
 	$(BIN)/python -m tests.load
 
 test-fuzz: .venv/dev
-	$(BIN)/python -m tests.fuzz --inputs 2000
+	$(BIN)/python -m tests.fuzz --inputs 1000
 
 bench: .venv/dev
 	$(BIN)/python -m tests.bench

@@ -1,4 +1,4 @@
-"""Inputs of every kind from outside, made at random: `python -m tests.fuzz --inputs 2000`.
+"""Inputs of every kind from outside, made at random: `python -m tests.fuzz --inputs 1000`.
 
 Prints for each kind how many inputs were tried and what went wrong; exits with 1 where anything did. The
 seed is a new one each time, and printed; `--seed` tries the same once more.
