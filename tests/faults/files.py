@@ -17,7 +17,8 @@ def corrupt(chance: random.Random) -> Count:
     count = Count("store corrupted", runs=1)
     with scene() as here:
         assert ended_of(here, here.start_study()).code in (0, 1, 3)
-        before, path = here.finished(), here.home / "recompute.sqlite3"
+        before, study, path = here.finished(), here.study(), here.home / "recompute.sqlite3"
+        assert study is not None
         content = bytearray(path.read_bytes())
         pages = len(content) // _PAGE
         first = 0 if chance.random() < 0.3 else chance.randrange(1, pages)
@@ -25,12 +26,10 @@ def corrupt(chance: random.Random) -> Count:
         content[first * _PAGE : last * _PAGE] = chance.randbytes((last - first) * _PAGE)
         path.write_bytes(content)
         told = False
-        for _ in range(2):
-            said = here.run("studies", "--json", "-")
+        for command in (["studies"], ["longer", study]) * 2:  # what reads the list, and what reads cells
+            said = here.run(*command)
             told |= "was damaged; it is kept as" in said.err
             count.tracebacks += not said.is_plain
-            if study := here.study():
-                count.tracebacks += not here.run("longer", study).is_plain
         aside = [found for found in here.home.glob("*.damaged-*") if found.read_bytes() == content]
         count.injected = int(told)
         count.broken += told != bool(aside)
