@@ -24,6 +24,7 @@ from recompute_core.words import (
 )
 
 from . import charts, choices, markup, planmap, published, tables, timelines
+from .beyond import not_estimated
 from .data import Snapshot, get_store
 from .estimated import beyond_measured, longer, tab_name
 from .pairs import pairs_chart
@@ -59,7 +60,8 @@ def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     axis = charts.shape_axis(whole)
     with st.container(horizontal=True, vertical_alignment="center"):
         log = axis.is_numeric and choices.switch(study, "Logarithmic axes", "axes", "log", False)
-        longer_too = axis.field == fit_field(whole.spec) and choices.switch(
+        may_estimate = axis.field == fit_field(whole.spec) and not not_estimated(whole.spec)
+        longer_too = may_estimate and choices.switch(
             study, "Estimate beyond what was measured", "beyond", "on", False,
             help="Saved bytes and peak at two, four and eight times the largest size; nothing is "
             "allocated. Times are not estimated.",
