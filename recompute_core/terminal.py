@@ -30,6 +30,7 @@ from .studies.store import StudyRow
 from .words import (
     ENOUGH_PAIRS,
     WHOSE_FIGURES,
+    compiled_words,
     fewest_pairs,
     interval_name,
     printable,
@@ -351,4 +352,5 @@ def bytes_and_time(spec: StudySpec) -> str:
     """The note under every table: where its figures are from, and of which of several ranks they are."""
     ranks, where = spec.ranks, "here" if spec.engine == "local" else "on the Ray cluster"
     over = f" Over {ranks_words(ranks.count, ranks.kind)}: {WHOSE_FIGURES}." if ranks else ""
-    return f"MB = 10^6 bytes. Measured {where}, {time.strftime('%Y-%m-%d %H:%M')}.{over}"
+    made = f", {compiled_words(spec.compile.backend)}" if spec.compile else ""
+    return f"MB = 10^6 bytes. Measured {where}{made}, {time.strftime('%Y-%m-%d %H:%M')}.{over}"

@@ -103,6 +103,11 @@ def ranks_words(ranks: int, kind: object) -> str:
     return f"{count(ranks, 'rank')} ({kind}) that share the batch"
 
 
+def compiled_words(backend: str) -> str:
+    """`compiled by inductor`: of a study whose plain and candidates run under `torch.compile`."""
+    return f"compiled by {backend}"
+
+
 WHOSE_FIGURES = "MB are of the rank with the highest peak, times of the slowest rank"
 """Of a study over ranks."""
 

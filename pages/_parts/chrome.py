@@ -206,7 +206,7 @@ def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:
         ("Workload", row.spec.workload.name),
         ("Shapes", shapes_line(row.spec)),
         ("Plans", count(len(row.spec.plans), "plan")),
-        ("Device", device_line(apart)),
+        ("Device", device_line(apart, row.spec.compile)),
         ("Threads", threads_line(row.spec, result.environment)),
         ("Thresholds declared", when(row.declared_at)),
         ("Study", row.id),

@@ -58,7 +58,7 @@ def in_full(row: StudyRow) -> list[tuple[str, str]]:
         ("Workload", printable(spec.workload.name)),
         ("Shapes", ", ".join(shape_key(spec.at(shape)) for shape in spec.shapes)),
         ("Plans", printable(", ".join(map(plan_label, spec.plans)))),
-        ("Device", printable(device_line(row.environment))),
+        ("Device", printable(device_line(row.environment, spec.compile))),
         ("Thresholds declared", when(row.declared_at)),
         ("Study", row.id),
     ]

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from recompute_core import terminal
-from recompute_core.spec import Ranks, StudySpec
+from recompute_core.spec import Compile, Ranks, StudySpec
 from recompute_core.studies.assemble import assemble
 from recompute_core.terminal import study_table
 from tests.core import cells as made
@@ -73,3 +73,9 @@ def test_the_note_says_that_ranks_share_the_batch() -> None:
         "the slowest rank."
     )
     assert "ranks" not in terminal.bytes_and_time(StudySpec())
+
+
+def test_the_note_says_what_compiled() -> None:
+    said = terminal.bytes_and_time(StudySpec(compile=Compile(backend="inductor")))
+    assert "Measured here, compiled by inductor, 20" in said
+    assert "compiled" not in terminal.bytes_and_time(StudySpec())

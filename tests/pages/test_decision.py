@@ -18,7 +18,7 @@ from recompute_core.reports.keys import fingerprint, public_pem, write_key
 from recompute_core.reports.predicate import Predicate, derive
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.verify import verify_zip
-from recompute_core.spec import Thresholds
+from recompute_core.spec import Compile, Thresholds
 from recompute_core.studies.store import Store
 from tests.reports.signing import ANN, BOB
 
@@ -164,6 +164,13 @@ def test_the_relative_gap_is_called_by_its_name(store: Store) -> None:
     shape = said.shapes[0].model_copy(update={"gates": (relative,)})
     assert "largest gradient gap" in decision.gate_table(said)
     assert "largest relative gap" in decision.gate_table(said.model_copy(update={"shapes": (shape,)}))
+
+
+def test_the_facts_of_a_compiled_study_name_its_compiler(store: Store) -> None:
+    said = _said(store, studies.filled(store))
+    assert "compiled by" not in decision.decision_facts(said)
+    facts = decision.decision_facts(said, Compile(backend="inductor"))
+    assert "torch 2.13.0+cpu, compiled by inductor" in facts
 
 
 def test_hostile_text_is_shown_as_text(store: Store) -> None:
