@@ -35,6 +35,7 @@ from .words import (
     interval_name,
     printable,
     ranks_words,
+    with_training,
 )
 
 if TYPE_CHECKING:
@@ -305,7 +306,7 @@ def studies_table(rows: list[StudyRow]) -> Table:
     for row in rows:
         table.add_row(
             row.id,
-            _plain(row.spec.workload.name),
+            _plain(with_training(row.spec.workload.name, row.spec)),
             _plain(", ".join(row.spec.plans[:3])) + (" …" if len(row.spec.plans) > 3 else ""),
             str(len(row.spec.shapes)),
             row.status,

@@ -30,10 +30,10 @@ from .words import (
     literal,
     shapes_line,
     standing,
+    study_label,
     threads_line,
     when,
     when_short,
-    workload_label,
 )
 
 Given = ParamSpec("Given")
@@ -104,8 +104,8 @@ def _picker(store: Store, unknown: str | None) -> None:
 
 
 def picker_label(row: StudyRow) -> str:
-    """`gpt, 29 Nov 16:47, adopt`."""
-    return f"{workload_label(row.spec.workload.name)}, {when_short(row.created_at)}, {standing(row)}"
+    """`gpt, 29 Nov 16:47, adopt`, `gpt, ddp ×2, 29 Nov 16:47, adopt`."""
+    return f"{study_label(row.spec)}, {when_short(row.created_at)}, {standing(row)}"
 
 
 @st.fragment(run_every=3)

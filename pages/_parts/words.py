@@ -14,6 +14,7 @@ from recompute_core.words import (
     ranks_words,
     scientific,
     sentence_case,
+    with_training,
 )
 from recompute_core.words import duration as duration
 
@@ -86,6 +87,11 @@ def workload_label(name: str) -> str:
     what, _, query = name.partition("?")
     short = what if len(what) <= 40 else f"{what[:39]}…"
     return f"{short} ({count(query.count('&') + 1, 'setting')})" if query else short
+
+
+def study_label(spec: StudySpec) -> str:
+    """The workload in a list of studies, and what tells apart those that train it in other ways."""
+    return with_training(workload_label(spec.workload.name), spec)
 
 
 def millions(number: int) -> str:
