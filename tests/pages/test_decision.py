@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from pages._parts import decision, decision_sign, exports
 from pages._parts.data import snapshot
 from recompute_core.errors import InputError
+from recompute_core.reports.claims import rollback_words
 from recompute_core.reports.evidence import gather
 from recompute_core.reports.keys import fingerprint, public_pem, write_key
 from recompute_core.reports.predicate import Predicate, derive
@@ -414,3 +415,13 @@ def test_signing_and_the_export_to_torch_load_no_torch(store: Store, key: Path) 
         timeout=120,
     )
     assert done.stdout.strip() == "True []", done.stdout + done.stderr
+
+
+def test_a_budget_is_offered_as_what_it_is() -> None:
+    assert exports.takes("memory-budget-50", "torch").startswith("One assignment")
+    assert "apply_plan" in exports.takes("every-block", "torch")
+
+
+def test_the_way_back_says_in_plain_words_where_the_module_is() -> None:
+    assert "`" not in rollback_words("every-block")
+    assert "The command export writes the module with both" in rollback_words("every-block")
