@@ -139,6 +139,9 @@ def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Pale
 def fit(spec: StudySpec) -> None:
     """How far plain and every plan of a study that is only asked for reach on a device."""
     shape = ask.largest_shape(spec)
+    if why := beyond.not_estimated(spec):
+        st.caption(why)
+        return
     try:
         field = fit_field(spec)
         others = ", ".join(f"{name} {size:,}" for name, size in shape.items() if name != field)
