@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from recompute_core.estimating import fit_field
 from recompute_core.plans.anatomy import anatomy_of
-from recompute_core.results import Memory, StudyResult
+from recompute_core.results import Memory, StudyResult, Timing
 from recompute_core.spec import StudySpec
 from recompute_core.studies.artifacts import history_name
 from recompute_core.studies.flow import PLAIN
@@ -306,9 +306,16 @@ def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         f"{interval_name(timing.pairs)} and the gate",
     )
     st.caption(
-        "Measured here: plain and recomputed updates in turn, in one process. Rings: the ratio of each "
-        "pair. Line and band: the median so far and its interval. Dashed: the gate."
+        f"Measured here: plain and recomputed updates in turn, {_where_timed(timing)}. Rings: the ratio "
+        "of each pair. Line and band: the median so far and its interval. Dashed: the gate."
     )
+
+
+def _where_timed(timing: Timing) -> str:
+    """Of whom the times of pairs are."""
+    if timing.ranks > 1:
+        return f"{timing.ranks} ranks in step, each time that of the slowest rank"
+    return "in one process"
 
 
 def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:

@@ -375,6 +375,20 @@ def test_of_training_that_estimates_do_not_know_the_measured_points_are_shown(
     ]
 
 
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        ({}, "in turn, in one process. Rings"),
+        ({"ranks": {"count": 2}}, "in turn, 2 ranks in step, each time that of the slowest rank. Rings"),
+    ],
+)
+def test_step_time_says_of_whom_the_times_are(
+    open_page: OpenPage, store: Store, asked: dict, where: str
+) -> None:
+    app = _open(open_page, studies.filled(store, studies.spec_of(**asked)), "Step time")
+    assert f"plain and recomputed updates {where}" in text(app)
+
+
 def test_curves_beyond_what_was_measured_are_offered_where_they_can_be_estimated(
     open_page: OpenPage, store: Store
 ) -> None:
