@@ -92,7 +92,7 @@ def _decided(found: Snapshot, said: Predicate) -> None:
         st.html(decision.reruns(said))
     if said.verdict == "undecided":
         lead_on(found, [one for one in found.result.judged if one.candidate.plan == said.plan])
-    st.html(decision.decision_facts(said))
+    st.html(decision.decision_facts(said, found.row.spec.compile))
     st.subheader("Gates", anchor=False)
     if what_if:
         st.html(

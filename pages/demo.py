@@ -74,7 +74,7 @@ def _where(found: Snapshot, subject: Told, every_shape: bool) -> str:
     at = f"{workload_label(found.row.spec.workload.name)} at {_several(shapes)}"
     if subject.plain is None:
         return f"Nothing of {at} has been measured{'' if found.row.ended else ' yet'}."
-    device = device_line(found.result.environment)
+    device = device_line(found.result.environment, found.row.spec.compile)
     return f"Measured here: {at} on {device}, {when(found.row.created_at)}."
 
 

@@ -99,7 +99,7 @@ def _latest(row: StudyRow) -> None:
         st.caption(f"{UNFINISHED_SENTENCES[row.status]} They can be measured again from Live.")
     if points(result.judged):
         still(found)
-    device = literal(device_line(result.environment))
+    device = literal(device_line(result.environment, row.spec.compile))
     st.caption(f"Measured here on {device}, {when(row.created_at)}. {shape_note(row.spec)} {MB_NOTE}")
     st.page_link("tradeoff.py", label="Open the trade-off", query_params={"study": row.id})
 

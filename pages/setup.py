@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages._parts import address, ask, chrome, markup, setup_form
+from pages._parts import address, ask, chrome, markup, setup_form, setup_job
 from pages._parts.blocks_by_hand import block_map
 from pages._parts.data import get_store, speed
 from pages._parts.estimated import fit
@@ -10,7 +10,6 @@ from pages._parts.safety import safe_to_recompute
 from pages._parts.words import CELL_MEANING, duration, literal, millions, threads_line
 from recompute_core.errors import InputError
 from recompute_core.gates import megabytes
-from recompute_core.ranks.admission import check_ranks
 from recompute_core.spec import StudySpec
 from recompute_core.studies.forecast import forecast, slowest_pair_s
 from recompute_core.words import MB_NOTE
@@ -75,15 +74,6 @@ def _of_one_process(spec: StudySpec) -> str:
     return ", for one process, not compiled" if spec.ranks or spec.compile else ""
 
 
-def _refused(spec: StudySpec) -> str | None:
-    """Why no study over these ranks would start: what admission says of them, before somebody asks."""
-    try:
-        check_ranks(spec)
-    except InputError as error:
-        return str(error)
-    return None
-
-
 def _strip(spec: StudySpec) -> None:
     expected = forecast(spec, speed(get_store(), spec.workload.name))
     known = [("Cells", f"{expected.cells:,}"), ("Threads", threads_line(spec, {}))]
@@ -94,7 +84,7 @@ def _strip(spec: StudySpec) -> None:
         ]
     else:
         known.append(("Duration and memory", expected.basis))
-    refused = _refused(spec)
+    refused = setup_job.refused(spec)
     if refused is not None:
         st.error(literal(refused))
     with st.container(horizontal=True, vertical_alignment="center"):

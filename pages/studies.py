@@ -102,7 +102,7 @@ def _list(shown: list[StudyRow]) -> None:
         row_height=row_px,
         column_config={
             "Verdict": st.column_config.TextColumn(width=140),
-            "Workload": st.column_config.TextColumn(width=120),
+            "Workload": st.column_config.TextColumn(width=140),
             "Shapes": st.column_config.TextColumn(width=150),
             "Plans": st.column_config.TextColumn(width=220),
             "Started (UTC)": st.column_config.DatetimeColumn(width=160, format="D MMM YYYY, HH:mm"),

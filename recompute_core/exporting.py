@@ -79,7 +79,7 @@ def _source(row: StudyRow, plan: str, shape: dict[str, int], said: str | None) -
         early_stop=how.early_stop,
         preserve_rng=how.rng == "preserve",
         blocks=anatomy_of(spec.workload).names,
-        compiled=spec.compile is not None,
+        backend=spec.compile.backend if spec.compile else None,
         ranks=spec.ranks.kind if spec.ranks else None,
         missed=said,
     )

@@ -30,10 +30,12 @@ from .studies.store import StudyRow
 from .words import (
     ENOUGH_PAIRS,
     WHOSE_FIGURES,
+    compiled_words,
     fewest_pairs,
     interval_name,
     printable,
     ranks_words,
+    with_training,
 )
 
 if TYPE_CHECKING:
@@ -304,7 +306,7 @@ def studies_table(rows: list[StudyRow]) -> Table:
     for row in rows:
         table.add_row(
             row.id,
-            _plain(row.spec.workload.name),
+            _plain(with_training(row.spec.workload.name, row.spec)),
             _plain(", ".join(row.spec.plans[:3])) + (" …" if len(row.spec.plans) > 3 else ""),
             str(len(row.spec.shapes)),
             row.status,
@@ -351,4 +353,5 @@ def bytes_and_time(spec: StudySpec) -> str:
     """The note under every table: where its figures are from, and of which of several ranks they are."""
     ranks, where = spec.ranks, "here" if spec.engine == "local" else "on the Ray cluster"
     over = f" Over {ranks_words(ranks.count, ranks.kind)}: {WHOSE_FIGURES}." if ranks else ""
-    return f"MB = 10^6 bytes. Measured {where}, {time.strftime('%Y-%m-%d %H:%M')}.{over}"
+    made = f", {compiled_words(spec.compile.backend)}" if spec.compile else ""
+    return f"MB = 10^6 bytes. Measured {where}{made}, {time.strftime('%Y-%m-%d %H:%M')}.{over}"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from .intervals import coverage
 from .results import Outcome, Timing
-from .spec import Ranks
+from .spec import Ranks, StudySpec
 
 OUTCOMES: dict[Outcome, str] = {
     "pass": "pass",
@@ -101,6 +101,23 @@ def shape_labels(keys: Sequence[str]) -> dict[str, str]:
 def ranks_words(ranks: int, kind: object) -> str:
     """`2 ranks (ddp) that share the batch`: the batch of a study is that of all its ranks together."""
     return f"{count(ranks, 'rank')} ({kind}) that share the batch"
+
+
+def compiled_words(backend: str) -> str:
+    """`compiled by inductor`: of a study whose plain and candidates run under `torch.compile`."""
+    return f"compiled by {backend}"
+
+
+def with_training(workload: str, spec: StudySpec) -> str:
+    """A workload's name in a list of studies: `gpt`, `gpt, ddp ×2`, `gpt, inductor`, `gpt, Ray`."""
+    ranks, compiled = spec.ranks, spec.compile
+    parts = (
+        workload,
+        f"{ranks.kind} ×{ranks.count}" if ranks else "",
+        compiled.backend if compiled else "",
+        "Ray" if spec.engine == "ray" else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 WHOSE_FIGURES = "MB are of the rank with the highest peak, times of the slowest rank"

@@ -8,6 +8,7 @@ from recompute_core.errors import InputError, StoreError
 from recompute_core.plans.anatomy import anatomy_of
 from recompute_core.results import PlanPoint, PlanResult, StudyResult
 from recompute_core.settings import OwnSettings
+from recompute_core.spec import StudySpec
 from recompute_core.studies.locks import machine_holder
 from recompute_core.studies.searching import (
     Failed,
@@ -77,6 +78,12 @@ def better_plans(snapshot: Snapshot, result: StudyResult, shape: str, state: Sea
     if isinstance(snapshot.row.spec.workload, OwnSettings):
         st.caption("The search knows gpt and receipts; of another model the named plans are measured.")
         return
+    if what := _beyond_the_search(snapshot.row.spec):
+        st.caption(
+            "The search speaks of updates in one process that are not compiled; of "
+            f"{what} the named plans are measured."
+        )
+        return
     answer = answer_in(state)
     if answer is not None:
         _answered(snapshot, result, answer)
@@ -93,6 +100,13 @@ def better_plans(snapshot: Snapshot, result: StudyResult, shape: str, state: Sea
         )
     if asked:
         _search(snapshot, shape)
+
+
+def _beyond_the_search(spec: StudySpec) -> str | None:
+    """What a study is whose updates the search does not know."""
+    if spec.compile is not None:
+        return "a compiled study"
+    return "a study over ranks" if spec.ranks is not None else None
 
 
 def _search(snapshot: Snapshot, shape: str) -> None:

@@ -8,6 +8,8 @@ import plotly.graph_objects as go
 from recompute_core.estimating import LIMITS, Field, reached_words
 from recompute_core.gates import in_mb
 from recompute_core.results import Estimate, StudyResult
+from recompute_core.spec import StudySpec
+from recompute_core.words import ranks_words
 
 from .palette import Palette
 from .words import KINDS, plan_label
@@ -16,6 +18,16 @@ NAMES: dict[Field, str] = {"seq_len": "sequence length (tokens)", "batch": "batc
 LONGEST: dict[Field, str] = {"seq_len": "Longest sequence (tokens)", "batch": "Largest batch"}
 _TICKS = [digit * 10**power for power in range(9) for digit in (1, 2, 5)]
 _SHORTEST: dict[Field, int] = {"seq_len": 256, "batch": 1}
+
+
+def not_estimated(spec: StudySpec) -> str | None:
+    """Why nothing is estimated of a study that trains otherwise than estimates do, in a sentence."""
+    if spec.compile is not None:
+        return "Estimates are not made for compiled training."
+    if spec.ranks is not None:
+        over = ranks_words(spec.ranks.count, spec.ranks.kind)
+        return f"Estimates are of one process, and this study trains over {over}: none is made of it."
+    return None
 
 
 def stops(field: Field) -> list[int]:
@@ -45,13 +57,13 @@ def measured_peaks(
 
 def beyond_chart(
     measured: Mapping[str, Mapping[int, float]],
-    estimated: Mapping[str, Estimate],
+    plans: Sequence[str],
+    estimated: Mapping[str, Mapping[int, float]],
     field: Field,
-    size: int,
     colours: Palette,
     height: int = 380,
 ) -> go.Figure:
-    """Peak over size on logarithmic axes: filled points are measured, hollow ones estimated."""
+    """Peak over size in MB on logarithmic axes: filled points are measured, hollow ones estimated."""
     figure = go.Figure(
         layout={
             "height": height,
@@ -65,27 +77,26 @@ def beyond_chart(
                       "tickformat": ",d", "zeroline": False},
         }
     )  # fmt: skip
-    for index, (plan, estimate) in enumerate(estimated.items()):
+    for index, plan in enumerate(plans):
         colour = colours.plain if plan == "none" else colours.series[(index - 1) % len(colours.series)]
         symbol = "square" if plan == "none" else _MARKERS[(index - 1) % len(_MARKERS)]
         points = sorted(measured.get(plan, {}).items())
-        peak = estimate.peak_bytes / 1e6
+        hollow = sorted(estimated.get(plan, {}).items())
+        both = [*points, *hollow]
         figure.add_trace(
             go.Scatter(
-                x=[*(at for at, _ in points), size], y=[*(mb for _, mb in points), peak], mode="lines",
+                x=[at for at, _ in both], y=[mb for _, mb in both], mode="lines",
                 line={"color": colour, "width": 1.2, "dash": "dot"}, hoverinfo="skip", showlegend=False,
                 legendgroup=plan,
             )
         )  # fmt: skip
-        for kind, x, y, filled in (
-            ("measured", [at for at, _ in points], [mb for _, mb in points], True),
-            ("estimated", [size], [peak], False),
-        ):
-            if x:
+        for kind, shown, filled in (("measured", points, True), ("estimated", hollow, False)):
+            y = [mb for _, mb in shown]
+            if shown:
                 figure.add_trace(
                     go.Scatter(
-                        x=x, y=y, mode="markers", name=plan_label(plan), legendgroup=plan,
-                        showlegend=filled or not points,
+                        x=[at for at, _ in shown], y=y, mode="markers", name=plan_label(plan),
+                        legendgroup=plan, showlegend=filled or not points,
                         marker={"symbol": symbol if filled else f"{symbol}-open", "size": 10,
                                 "color": colour, "line": {"width": 2, "color": colour}},
                         customdata=[in_mb(mb * 1e6) for mb in y],

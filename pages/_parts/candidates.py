@@ -5,6 +5,7 @@ from io import BytesIO
 
 import pandas as pd
 
+from recompute_core.gates import in_mb
 from recompute_core.results import Judged, Measured, Proven
 from recompute_core.words import OUTCOMES
 
@@ -123,16 +124,17 @@ def said(name: str, value: object) -> str:
         return str(value)
     if name in ("Gradient gap", "Relative gap"):
         return figure(value)
+    if name.endswith("(MB)"):
+        return in_mb(value * 1e6)
     return f"{value:,.3f}" if "(" not in name else f"{value:,.1f}"
 
 
-_SAID = {"Kind": "figures"}
 """A column's name in a sentence, where its head alone would say nothing."""
 
 
 def shared_sentence(shared: Mapping[str, str]) -> str:
-    """`The same in all rows: pairs 7; kind measured here.`; empty when nothing is."""
-    known = [f"{_SAID.get(name, name)} {value}" for name, value in shared.items() if value != "–"]
+    """`The same in all rows: Pairs 7.`; empty when nothing is. Their kind the caption says by itself."""
+    known = [f"{name} {value}" for name, value in shared.items() if value != "–" and name != "Kind"]
     empty = [name for name, value in shared.items() if value == "–" and name != "Why not"]
     parts = ["The same in all rows: " + "; ".join(known) + "."] if known else []
     parts += ["No figure in any row: " + ", ".join(empty) + "."] if empty else []

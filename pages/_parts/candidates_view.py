@@ -152,7 +152,7 @@ def _columns(frame: pd.DataFrame) -> dict[str, object]:
         elif "gap" in name:
             form = "%.2g"
         elif "(MB)" in name or name.startswith("GFLOP"):
-            form = "%.1f" if frame[name].max() >= 100 else "%.3f"
+            form = _decimals(frame[name].min())
         elif "(ms)" in name:
             form = "%.1f"
         elif name in ("Pairs", "Block calls"):
@@ -161,6 +161,11 @@ def _columns(frame: pd.DataFrame) -> dict[str, object]:
             continue
         found[name] = st.column_config.NumberColumn(format=form, alignment="right")
     return found
+
+
+def _decimals(smallest: float) -> str:
+    """So many that the smallest of a column has the three digits that it has everywhere else."""
+    return "%.1f" if smallest >= 10 else "%.2f" if smallest >= 1 else "%.3f"
 
 
 def _judged_by(limits: Thresholds, what_if: bool) -> str:

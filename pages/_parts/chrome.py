@@ -30,10 +30,10 @@ from .words import (
     literal,
     shapes_line,
     standing,
+    study_label,
     threads_line,
     when,
     when_short,
-    workload_label,
 )
 
 Given = ParamSpec("Given")
@@ -104,8 +104,8 @@ def _picker(store: Store, unknown: str | None) -> None:
 
 
 def picker_label(row: StudyRow) -> str:
-    """`gpt, 29 Nov 16:47, adopt`."""
-    return f"{workload_label(row.spec.workload.name)}, {when_short(row.created_at)}, {standing(row)}"
+    """`gpt, 29 Nov 16:47, adopt`, `gpt, ddp ×2, 29 Nov 16:47, adopt`."""
+    return f"{study_label(row.spec)}, {when_short(row.created_at)}, {standing(row)}"
 
 
 @st.fragment(run_every=3)
@@ -206,7 +206,7 @@ def study_facts(row: StudyRow, result: StudyResult) -> list[tuple[str, str]]:
         ("Workload", row.spec.workload.name),
         ("Shapes", shapes_line(row.spec)),
         ("Plans", count(len(row.spec.plans), "plan")),
-        ("Device", device_line(apart)),
+        ("Device", device_line(apart, row.spec.compile)),
         ("Threads", threads_line(row.spec, result.environment)),
         ("Thresholds declared", when(row.declared_at)),
         ("Study", row.id),

@@ -13,7 +13,7 @@ from recompute_core.words import in_utc
 
 from .choices import put
 from .data import snapshot, wanted_study
-from .words import literal, shapes_line, workload_label
+from .words import literal, shapes_line, study_label
 
 FILE = "file"
 """In the place of a study's id: one that is dropped on the page."""
@@ -65,7 +65,7 @@ def label(row: StudyRow) -> str:
     moment = in_utc(row.created_at)
     # What tells two studies apart comes first: a narrow field shows no more than the beginning.
     return (
-        f"{workload_label(row.spec.workload.name)}, {moment:%-d %b %Y, %H:%M:%S} UTC, {row.id[-4:]}, "
+        f"{study_label(row.spec)}, {moment:%-d %b %Y, %H:%M:%S} UTC, {row.id[-4:]}, "
         f"{shapes_line(row.spec)}"
     )
 

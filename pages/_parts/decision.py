@@ -12,7 +12,7 @@ from recompute_core.reports.predicate import Predicate, RollbackProof, ShapeDeci
 from recompute_core.reports.supplied import SuppliedDecision, SuppliedShape
 from recompute_core.rerun import said_of_reruns
 from recompute_core.results import Gate, Judged, StudyResult
-from recompute_core.spec import Thresholds
+from recompute_core.spec import Compile, Thresholds
 from recompute_core.words import printable, sentence_case, shape_labels
 
 from .markup import facts, mark, outcome_mark, strip, verdict_line, verdict_mark
@@ -76,13 +76,13 @@ def reruns(said: Predicate) -> str:
     return "".join(strip(printable(one), "whatif") for one in sentences)
 
 
-def decision_facts(said: Predicate) -> str:
+def decision_facts(said: Predicate, compiled: Compile | None = None) -> str:
     """What was decided on, where, and when the thresholds were declared."""
     declared = said.declared
     items = [
         ("Workload", str(said.workload.get("name", ""))),
         ("Plan", said.plan),
-        ("Device", device_line(said.environment)),
+        ("Device", device_line(said.environment, compiled)),
         ("Thresholds declared", when(declared.declared_at)),
         ("First measured", when(declared.first_measured_at)),
         ("Study", said.study.id),

@@ -9,7 +9,7 @@ from recompute_core.errors import InputError
 from recompute_core.estimating import Field, fit_field
 from recompute_core.estimator import Estimator
 from recompute_core.results import Estimate, StudyResult
-from recompute_core.settings import shape_key
+from recompute_core.settings import shape_key, size_fields
 from recompute_core.spec import StudySpec
 from recompute_core.words import MB_NOTE
 
@@ -38,12 +38,38 @@ def longer(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     """Estimated peaks at a size of one's choice, beside those that were measured; and what fits."""
     spec = result.spec.model_copy(update={"shapes": result.spec.shapes[-1:]})
     field = fit_field(spec)
+    if why := beyond.not_estimated(spec):
+        _measured_alone(spec, result, field, colours)
+        st.html(markup.strip(why, "plain"))
+        return
     try:
         _at_a_size(spec, result, field, colours)
         st.markdown("**Fit**")
         _fit(spec, field)
     except InputError as error:
         st.error(literal(str(error)))
+
+
+def _measured_alone(spec: StudySpec, result: StudyResult, field: Field, colours: Palette) -> None:
+    """The peaks of the study's own sizes, of a model whose sizes are ours to change."""
+    if field not in size_fields(spec.workload):
+        return
+    measured = beyond.measured_peaks(result, field, _base(spec, result))
+    if not measured:
+        return
+    st.plotly_chart(
+        beyond.beyond_chart(measured, ("none", *spec.plans), {}, field, colours),
+        key="beyond",
+        config=_QUIET,
+        alt=f"Peak in MB over {beyond.NAMES[field]}, measured at the study's",
+    )
+    st.caption(f"Measured here. Peaks include the model's state. {MB_NOTE}")
+
+
+def _base(spec: StudySpec, result: StudyResult) -> dict[str, int]:
+    """The sizes of the study's last shape."""
+    settings = spec.at(spec.shapes[0])
+    return {name: getattr(settings, name) for name in result.judged[0].candidate.shape}
 
 
 _TIMES = (2, 4, 8)
@@ -72,7 +98,6 @@ def beyond_measured(
 
 
 def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Palette) -> None:
-    settings = spec.at(spec.shapes[0])
     size = st.select_slider(
         beyond.NAMES[field].capitalize(),
         beyond.stops(field),
@@ -87,9 +112,10 @@ def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Pale
         for plan in plans:
             asked[plan] = estimator().ask(spec, shape, plan)
         advice = estimator().advice(spec, shape)
-    base = {name: getattr(settings, name) for name in result.judged[0].candidate.shape}
+    measured = beyond.measured_peaks(result, field, _base(spec, result))
+    hollow = {plan: {size: one.peak_bytes / 1e6} for plan, one in asked.items()}
     st.plotly_chart(
-        beyond.beyond_chart(beyond.measured_peaks(result, field, base), asked, field, size, colours),
+        beyond.beyond_chart(measured, plans, hollow, field, colours),
         key="beyond",
         config=_QUIET,
         alt=f"Peak in MB over {beyond.NAMES[field]}, measured at the study's and estimated at {size:,}",
@@ -113,6 +139,9 @@ def _at_a_size(spec: StudySpec, result: StudyResult, field: Field, colours: Pale
 def fit(spec: StudySpec) -> None:
     """How far plain and every plan of a study that is only asked for reach on a device."""
     shape = ask.largest_shape(spec)
+    if why := beyond.not_estimated(spec):
+        st.caption(why)
+        return
     try:
         field = fit_field(spec)
         others = ", ".join(f"{name} {size:,}" for name, size in shape.items() if name != field)

@@ -13,6 +13,7 @@ import streamlit as st
 from recompute_core.errors import InputError
 from recompute_core.exporting import document, export, warning
 from recompute_core.plans.export import TARGETS, Target
+from recompute_core.plans.names import budget_of
 from recompute_core.words import printable
 
 from . import markup
@@ -29,6 +30,10 @@ _TAKES: dict[Target, str] = {
     "torchtitan": "The nearest settings of torchtitan.",
     "megatron": "The nearest arguments of Megatron-LM.",
 }
+_TAKES_BUDGET = (
+    "One assignment, for a script that compiles its model: torch's compiler reads it at the model's "
+    "first call. The file says how to undo it."
+)
 _MOST_LINES = 18
 _LANGUAGES: dict[str, str] = {".py": "python", ".toml": "toml"}
 
@@ -47,7 +52,7 @@ def export_tabs(found: Snapshot, plan: str) -> None:
 
 
 def _one(found: Snapshot, plan: str, to: Target) -> None:
-    st.caption(_TAKES[to])
+    st.caption(takes(plan, to))
     try:
         with st.spinner("Estimating what the settings cost, in a process of its own"):
             said = found.once(("export", plan, to), lambda: exported(found, plan, to))
@@ -73,6 +78,11 @@ def _one(found: Snapshot, plan: str, to: Target) -> None:
         on_click="ignore",
         key=f"export {to}",
     )
+
+
+def takes(plan: str, to: Target) -> str:
+    """What a tab hands out."""
+    return _TAKES_BUDGET if to == "torch" and budget_of(plan) is not None else _TAKES[to]
 
 
 def _short(name: str) -> str:

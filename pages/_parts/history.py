@@ -6,7 +6,7 @@ import pandas as pd
 
 from recompute_core.settings import shape_key
 from recompute_core.studies.store import StudyRow
-from recompute_core.words import in_utc, printable
+from recompute_core.words import in_utc, printable, with_training
 
 from .palette import GLYPHS, STORED_MARK
 from .words import (
@@ -17,6 +17,7 @@ from .words import (
     plan_short,
     shapes_line,
     standing,
+    study_label,
     when,
     workload_label,
 )
@@ -31,7 +32,7 @@ def history_table(rows: Sequence[StudyRow], spans: Mapping[str, float]) -> pd.Da
     return pd.DataFrame(
         {
             "Verdict": [_standing(row) for row in rows],
-            "Workload": [printable(workload_label(row.spec.workload.name)) for row in rows],
+            "Workload": [printable(study_label(row.spec)) for row in rows],
             "Shapes": [shapes_line(row.spec) for row in rows],
             "Plans": [_plans(row) for row in rows],
             "Started (UTC)": [in_utc(row.created_at).replace(tzinfo=None) for row in rows],
@@ -47,7 +48,7 @@ def history_table(rows: Sequence[StudyRow], spans: Mapping[str, float]) -> pd.Da
 
 def has_long_names(row: StudyRow) -> bool:
     """Whether one line has no room for the name of its workload or of one of its plans."""
-    return len(workload_label(row.spec.workload.name)) > 20 or any(len(p) > 30 for p in row.spec.plans)
+    return len(study_label(row.spec)) > 20 or any(len(p) > 30 for p in row.spec.plans)
 
 
 def in_full(row: StudyRow) -> list[tuple[str, str]]:
@@ -58,7 +59,7 @@ def in_full(row: StudyRow) -> list[tuple[str, str]]:
         ("Workload", printable(spec.workload.name)),
         ("Shapes", ", ".join(shape_key(spec.at(shape)) for shape in spec.shapes)),
         ("Plans", printable(", ".join(map(plan_label, spec.plans)))),
-        ("Device", printable(device_line(row.environment))),
+        ("Device", printable(device_line(row.environment, spec.compile))),
         ("Thresholds declared", when(row.declared_at)),
         ("Study", row.id),
     ]
@@ -122,6 +123,13 @@ def _choice(row: StudyRow) -> str:
 
 def _has(row: StudyRow, words: Sequence[str]) -> bool:
     spec = row.spec
-    parts = (row.id, spec.workload.name, shapes_line(spec), *spec.plans, row.created_at, row.status)
+    parts = (
+        row.id,
+        with_training(spec.workload.name, spec),
+        shapes_line(spec),
+        *spec.plans,
+        row.created_at,
+        row.status,
+    )
     all_of_it = " ".join((*parts, row.sentence, *map(str, row.environment.values()))).casefold()
     return all(word in all_of_it for word in words)

@@ -10,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from recompute_core.estimating import fit_field
 from recompute_core.plans.anatomy import anatomy_of
-from recompute_core.results import Memory, StudyResult
+from recompute_core.results import Memory, StudyResult, Timing
 from recompute_core.spec import StudySpec
 from recompute_core.studies.artifacts import history_name
 from recompute_core.studies.flow import PLAIN
@@ -24,6 +24,7 @@ from recompute_core.words import (
 )
 
 from . import charts, choices, markup, planmap, published, tables, timelines
+from .beyond import not_estimated
 from .data import Snapshot, get_store
 from .estimated import beyond_measured, longer, tab_name
 from .pairs import pairs_chart
@@ -59,7 +60,8 @@ def curves(found: Snapshot, result: StudyResult, colours: Palette) -> None:
     axis = charts.shape_axis(whole)
     with st.container(horizontal=True, vertical_alignment="center"):
         log = axis.is_numeric and choices.switch(study, "Logarithmic axes", "axes", "log", False)
-        longer_too = axis.field == fit_field(whole.spec) and choices.switch(
+        may_estimate = axis.field == fit_field(whole.spec) and not not_estimated(whole.spec)
+        longer_too = may_estimate and choices.switch(
             study, "Estimate beyond what was measured", "beyond", "on", False,
             help="Saved bytes and peak at two, four and eight times the largest size; nothing is "
             "allocated. Times are not estimated.",
@@ -304,9 +306,16 @@ def step_time(found: Snapshot, result: StudyResult, colours: Palette) -> None:
         f"{interval_name(timing.pairs)} and the gate",
     )
     st.caption(
-        "Measured here: plain and recomputed updates in turn, in one process. Rings: the ratio of each "
-        "pair. Line and band: the median so far and its interval. Dashed: the gate."
+        f"Measured here: plain and recomputed updates in turn, {_where_timed(timing)}. Rings: the ratio "
+        "of each pair. Line and band: the median so far and its interval. Dashed: the gate."
     )
+
+
+def _where_timed(timing: Timing) -> str:
+    """Of whom the times of pairs are."""
+    if timing.ranks > 1:
+        return f"{timing.ranks} ranks in step, each time that of the slowest rank"
+    return "in one process"
 
 
 def parity(found: Snapshot, result: StudyResult, colours: Palette) -> None:

@@ -5,6 +5,8 @@ from typing import Any, get_args
 
 import streamlit as st
 
+from recompute_core.errors import InputError
+from recompute_core.ranks.admission import check_ranks
 from recompute_core.spec import Backend, Compile, EngineName, Ranks, StudySpec
 from recompute_core.studies.engines import is_configured
 
@@ -16,6 +18,7 @@ _KINDS = (_ONE, *get_args(Ranks.model_fields["kind"].annotation))
 _BACKENDS = (_EAGER, *get_args(Backend))
 _MOST_RANKS = 64
 _BUDGETS = ("25", "50", "75")
+_WIDTHS = (1.4, 1)
 
 FIELDS: address.Fields = {
     "ranks": ("Data parallel", OneOf(_KINDS)),
@@ -30,20 +33,19 @@ def job() -> tuple[dict[str, Any], list[str]]:
     engines = get_args(EngineName) if is_configured() else ("local",)
     address.look_at({"engine": ("Engine", OneOf(engines))})
     with st.expander("Devices and compiler"):
-        left, middle, right = st.columns(3)
+        left, right = st.columns(_WIDTHS)  # a choice's name has room at 1440 px
         with left:
             kind = st.selectbox(
                 "Data parallel", _KINDS, key="ranks", bind="query-params",
                 help=f"{Ranks.__doc__} {Ranks.model_fields['kind'].description}",
             )  # fmt: skip
-        with middle:
+        with right:
             count = st.number_input(
                 "Ranks", min_value=2, max_value=_MOST_RANKS, value=2, step=1, key="rank_count",
                 bind="query-params", disabled=kind == _ONE,
                 help=Ranks.model_fields["count"].description,
             )  # fmt: skip
-        engine = _engine(right, engines)
-        left, right = st.columns([1, 2])
+        left, right = st.columns(_WIDTHS)
         with left:
             backend = st.selectbox(
                 "Compiled", _BACKENDS, key="compile", bind="query-params",
@@ -56,6 +58,7 @@ def job() -> tuple[dict[str, Any], list[str]]:
                 help="Plans of a compiled job: the compiler chooses what is recomputed, so that at most "
                 "this share of what it would keep by itself is kept (torch's activation_memory_budget).",
             )  # fmt: skip
+        engine = _engine(engines)
     said: dict[str, Any] = {"engine": engine}
     if kind != _ONE:
         said["ranks"] = {"kind": kind, "count": int(count)}
@@ -64,11 +67,28 @@ def job() -> tuple[dict[str, Any], list[str]]:
     return said, [f"memory-budget-{percent}" for percent in budgets] if backend != _EAGER else []
 
 
-def _engine(place: Any, engines: Sequence[str]) -> str:
+def _engine(engines: Sequence[str]) -> str:
     if len(engines) == 1:
         return engines[0]
-    with place:
+    left, _ = st.columns(_WIDTHS)
+    with left:
         return st.selectbox(
             "Engine", engines, key="engine", bind="query-params",
             help=StudySpec.model_fields["engine"].description,
         )  # fmt: skip
+
+
+def refused(spec: StudySpec) -> str | None:
+    """Why no study over these ranks would start, in the names of these fields where it is they that
+    exclude each other: what admission says, before somebody asks."""
+    if spec.ranks is not None and spec.compile is not None:
+        ranks, compiled = FIELDS["ranks"][0], FIELDS["compile"][0]
+        return (
+            f"“{ranks}” and “{compiled}” exclude each other: training over ranks is not compiled here. "
+            f"Choose “{_ONE}” in the one or “{_EAGER}” in the other."
+        )
+    try:
+        check_ranks(spec)
+    except InputError as error:
+        return str(error)
+    return None

@@ -4,15 +4,17 @@ import re
 
 from recompute_core.plans.names import RECIPES
 from recompute_core.results import FigureKind
-from recompute_core.spec import StudySpec
+from recompute_core.spec import Compile, StudySpec
 from recompute_core.studies.store import Status, StudyRow
 from recompute_core.words import (
+    compiled_words,
     count,
     in_utc,
     printable,
     ranks_words,
     scientific,
     sentence_case,
+    with_training,
 )
 from recompute_core.words import duration as duration
 
@@ -86,6 +88,11 @@ def workload_label(name: str) -> str:
     what, _, query = name.partition("?")
     short = what if len(what) <= 40 else f"{what[:39]}…"
     return f"{short} ({count(query.count('&') + 1, 'setting')})" if query else short
+
+
+def study_label(spec: StudySpec) -> str:
+    """The workload in a list of studies, and what tells apart those that train it in other ways."""
+    return with_training(workload_label(spec.workload.name), spec)
 
 
 def millions(number: int) -> str:
@@ -184,16 +191,18 @@ def threads_line(spec: StudySpec, environment: dict[str, object]) -> str:
 
 
 def training_line(spec: StudySpec, environment: dict[str, object]) -> str:
-    """`On a Ray cluster, over 2 ranks (ddp) that share the batch, gloo.`; empty where neither is."""
+    """`On a Ray cluster, over 2 ranks (ddp) that share the batch, gloo.`, `Compiled by inductor.`; empty
+    where nothing of this is."""
     parts = ["on a Ray cluster"] if spec.engine == "ray" else []
     if spec.ranks is not None:
         parts += [f"over {ranks_words(spec.ranks.count, spec.ranks.kind)}"]
         parts += [str(environment["ranks_backend"])] if "ranks_backend" in environment else []
+    parts += [compiled_words(spec.compile.backend)] if spec.compile else []
     return f"{sentence_case(', '.join(parts))}." if parts else ""
 
 
-def device_line(environment: dict[str, object]) -> str:
-    """`CPU AMD EPYC, 2 threads, torch 2.13.0+cpu`, and the ranks that trained on it."""
+def device_line(environment: dict[str, object], compiled: Compile | None = None) -> str:
+    """`CPU AMD EPYC, 2 threads, torch 2.13.0+cpu`, and its ranks, cluster and compiler."""
     if not environment:
         return "device not known yet"
     threads, ranks = environment.get("threads"), environment.get("ranks")
@@ -203,5 +212,6 @@ def device_line(environment: dict[str, object]) -> str:
         f"torch {environment['torch']}" if "torch" in environment else "",
         ranks_words(ranks, environment.get("ranks_kind")) if isinstance(ranks, int) else "",
         "on a Ray cluster" if environment.get("engine") == "ray" else "",
+        compiled_words(compiled.backend) if compiled else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -12,9 +12,9 @@ from .evidence import REINVESTED
 ROLLBACK_WORDS = (
     "The plan changes no parameter, no buffer, no state dict and no checkpoint file: it shadows calls "
     "of modules on the model in memory. Leave it off and the next run is plain; in a live process "
-    "remove_plan takes it off. The command `export` writes the module, and the page Decision below the "
-    "gates. What is proven here is of the study's own way to put the plan on and take it off; the "
-    "module does the same by itself, and is tested apart from this study."
+    "remove_plan takes it off. The command export writes the module with both, and the page Decision "
+    "offers it below the gates. What is proven here is of the study's own way to put the plan on and "
+    "take it off; the module does the same by itself, and is tested apart from this study."
 )
 BUDGET_ROLLBACK_WORDS = (
     "The plan changes nothing on the model: it is a setting of torch's compiler, which reads it when a "

@@ -1,12 +1,13 @@
 """What a terminal shows: of a study its figures, of foreign text the text."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from recompute_core import terminal
-from recompute_core.spec import Ranks, StudySpec
+from recompute_core.spec import Compile, Ranks, StudySpec, parse_spec
 from recompute_core.studies.assemble import assemble
 from recompute_core.terminal import study_table
 from tests.core import cells as made
@@ -73,3 +74,24 @@ def test_the_note_says_that_ranks_share_the_batch() -> None:
         "the slowest rank."
     )
     assert "ranks" not in terminal.bytes_and_time(StudySpec())
+
+
+@pytest.mark.parametrize(
+    ("asked", "label"),
+    [
+        ({}, "gpt"),
+        ({"ranks": {"kind": "ddp", "count": 2}}, "gpt, ddp ×2"),
+        ({"compile": {"backend": "inductor"}}, "gpt, inductor"),
+        ({"engine": "ray", "ranks": {"kind": "fsdp2", "count": 4}}, "gpt, fsdp2 ×4, Ray"),
+    ],
+)
+def test_a_list_of_studies_tells_ways_of_training_apart(asked: dict[str, object], label: str) -> None:
+    row = replace(made.row(status="done"), spec=parse_spec(asked))
+    (workload,) = terminal.studies_table([row]).columns[1].cells
+    assert workload == label
+
+
+def test_the_note_says_what_compiled() -> None:
+    said = terminal.bytes_and_time(StudySpec(compile=Compile(backend="inductor")))
+    assert "Measured here, compiled by inductor, 20" in said
+    assert "compiled" not in terminal.bytes_and_time(StudySpec())

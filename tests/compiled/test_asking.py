@@ -90,6 +90,8 @@ def test_a_budget_is_exported_as_the_lines_that_set_it(tmp_path: Path) -> None:
         row = store.study(store.create(spec_of("aot_eager", "memory-budget-25", "every-block")))
     found = export(row, "memory-budget-25", "torch")
     assert found.exact
+    assert 'Measured with backend="aot_eager"' in found.text
+    assert "# To undo: set it to 1.0, torch's own, and compile again" in found.text
     assert found.text.splitlines()[-3:] == [
         "import torch._functorch.config",
         "",
@@ -97,7 +99,7 @@ def test_a_budget_is_exported_as_the_lines_that_set_it(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match="a setting of torch's compiler, not of megatron"):
         export(row, "memory-budget-25", "megatron")
-    assert "before the first call of the compiled model" in export(row, "every-block", "torch").text
+    assert "graphs take the plan in at the first call" in export(row, "every-block", "torch").text
 
 
 def test_kernels_do_not_grow_without_bounds(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from streamlit.testing.v1 import AppTest
 from pages._parts import decision, decision_sign, exports
 from pages._parts.data import snapshot
 from recompute_core.errors import InputError
+from recompute_core.reports.claims import rollback_words
 from recompute_core.reports.evidence import gather
 from recompute_core.reports.keys import fingerprint, public_pem, write_key
 from recompute_core.reports.predicate import Predicate, derive
 from recompute_core.reports.signers import Signers
 from recompute_core.reports.verify import verify_zip
-from recompute_core.spec import Thresholds
+from recompute_core.spec import Compile, Thresholds
 from recompute_core.studies.store import Store
 from tests.reports.signing import ANN, BOB
 
@@ -164,6 +165,13 @@ def test_the_relative_gap_is_called_by_its_name(store: Store) -> None:
     shape = said.shapes[0].model_copy(update={"gates": (relative,)})
     assert "largest gradient gap" in decision.gate_table(said)
     assert "largest relative gap" in decision.gate_table(said.model_copy(update={"shapes": (shape,)}))
+
+
+def test_the_facts_of_a_compiled_study_name_its_compiler(store: Store) -> None:
+    said = _said(store, studies.filled(store))
+    assert "compiled by" not in decision.decision_facts(said)
+    facts = decision.decision_facts(said, Compile(backend="inductor"))
+    assert "torch 2.13.0+cpu, compiled by inductor" in facts
 
 
 def test_hostile_text_is_shown_as_text(store: Store) -> None:
@@ -407,3 +415,13 @@ def test_signing_and_the_export_to_torch_load_no_torch(store: Store, key: Path) 
         timeout=120,
     )
     assert done.stdout.strip() == "True []", done.stdout + done.stderr
+
+
+def test_a_budget_is_offered_as_what_it_is() -> None:
+    assert exports.takes("memory-budget-50", "torch").startswith("One assignment")
+    assert "apply_plan" in exports.takes("every-block", "torch")
+
+
+def test_the_way_back_says_in_plain_words_where_the_module_is() -> None:
+    assert "`" not in rollback_words("every-block")
+    assert "The command export writes the module with both" in rollback_words("every-block")

@@ -5,6 +5,7 @@ import sqlite3
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages._parts.chrome import picker_label
 from pages._parts.history import history_table, in_full, kept, workloads
 from recompute_core.spec import parse_spec
 from recompute_core.studies.salvage import leave_mark, were_set_aside
@@ -12,7 +13,7 @@ from recompute_core.studies.store import Store
 
 from . import studies
 from .conftest import OpenPage
-from .reading import text
+from .reading import shown, text
 
 
 def listed(app: AppTest) -> list[str]:
@@ -47,6 +48,21 @@ def test_a_row_has_all_that_tells_studies_apart(store: Store) -> None:
     )
     assert (table["Device"], table["Threads"], table["torch"]) == ("Test processor", 2, "2.13.0+cpu")
     assert (table["Took"], table["Study"]) == ("1 s", study)
+
+
+def test_studies_that_train_in_other_ways_are_told_apart(open_page: OpenPage, store: Store) -> None:
+    studies.filled(store)
+    over = studies.filled(store, studies.spec_of(ranks={"count": 2}))
+    compiled = studies.filled(store, studies.spec_of(compile={"backend": "inductor"}))
+    rows = store.studies()
+    table = history_table(rows, store.spans())
+    assert sorted(table["Workload"]) == ["gpt", "gpt, ddp ×2", "gpt, inductor"]
+    assert [row.id for row in kept(rows, "ddp", None, [])] == [over]
+    assert [row.id for row in kept(rows, "inductor", "gpt", [])] == [compiled]
+    labels = {row.id: picker_label(row) for row in rows}
+    assert labels[over].startswith("gpt, ddp ×2, ")
+    links = [link.proto.label for link in open_page("tradeoff", study=over).get("page_link")]
+    assert shown(labels[compiled]) in map(shown, links)
 
 
 def test_spans_reach_from_the_first_event_to_the_last(store: Store) -> None:

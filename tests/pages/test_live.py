@@ -216,6 +216,7 @@ def test_looking_at_a_study_makes_no_folder(store: Store) -> None:
             {},
             "On a Ray cluster, over 4 ranks (fsdp2) that share the batch.",
         ),
+        ({"compile": {"backend": "inductor"}}, {}, "Compiled by inductor."),
     ],
 )
 def test_live_says_on_what_a_study_runs(
@@ -231,5 +232,7 @@ def test_live_says_on_what_a_study_runs(
     store.set_environment(study.id, {**studies.ENVIRONMENT, **found})
     app = open_page("live", study=study.id)
     said = [shown(one.value) for one in app.caption]
-    assert [one for one in said if one.startswith(("On a Ray", "Over "))] == ([says] if says else [])
+    assert [one for one in said if one.startswith(("On a Ray", "Over ", "Compiled "))] == (
+        [says] if says else []
+    )
     assert "10.9.8.7" not in text(app)

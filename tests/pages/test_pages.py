@@ -83,6 +83,12 @@ def test_a_study_over_ranks_says_whose_figures_it_shows(
         assert "(1.19 to 1.22), the worst of 2 ranks, gradients bitwise equal" in text(app)
 
 
+@pytest.mark.parametrize("page", ["home", "live", "tradeoff", "demo"])
+def test_a_compiled_study_says_what_compiled_it(open_page: OpenPage, store: Store, page: str) -> None:
+    study = studies.filled(store, studies.spec_of(compile={"backend": "inductor"}))
+    assert "compiled by inductor" in text(open_page(page, study=study)).lower()
+
+
 def test_the_noise_floor_over_ranks_is_that_of_ranks_and_one_process(
     open_page: OpenPage, store: Store
 ) -> None:

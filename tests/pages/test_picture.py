@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from streamlit.testing.v1 import AppTest
 
-from pages._parts import candidates, charts, picks, plotted, published
+from pages._parts import candidates, candidates_view, charts, picks, plotted, published
 from pages._parts.data import snapshot
 from pages._parts.gate_address import ends_of
 from pages._parts.palette import LIGHT
@@ -89,6 +89,22 @@ def test_the_caption_names_what_all_rows_share(open_page: OpenPage, store: Store
     app.toggle(key=f"differences of {app.query_params['study']}").set_value(False).run()
     assert set(rows(app)["Pairs"]) == {7}
     assert app.query_params["differences"] == "off"
+
+
+def test_the_caption_says_once_that_figures_are_measured_and_megabytes_as_the_page_does(
+    open_page: OpenPage, store: Store
+) -> None:
+    said = text(open_page("tradeoff", study=studies.filled(store)))
+    assert said.lower().count("figures measured here") == 1
+    assert "Peak, plain (MB) 276.0;" in said
+    shared = {"Kind": "measured here", "Peak, plain (MB)": candidates.said("Peak, plain (MB)", 0.4824)}
+    assert candidates.shared_sentence(shared) == "The same in all rows: Peak, plain (MB) 0.482."
+
+
+def test_a_column_has_the_digits_that_its_smallest_figure_needs() -> None:
+    assert [f"{candidates_view._decimals(mb)}" % mb for mb in (0.4824, 4.824, 48.24, 482.4)] == [
+        "0.482", "4.82", "48.2", "482.4"
+    ]  # fmt: skip
 
 
 def test_filters_are_kept_in_the_address(open_page: OpenPage, store: Store) -> None:

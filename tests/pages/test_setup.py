@@ -88,6 +88,21 @@ def test_nothing_is_estimated_of_what_a_compiler_keeps() -> None:
     assert ask.saved_estimates(compiled) == [("none", "–"), ("every-block", "–")]
 
 
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"ranks": "ddp"}, "Estimates are of one process, and this study trains over 2 ranks (ddp)"),
+        ({"compile": "aot_eager"}, "Estimates are not made for compiled training."),
+    ],
+)
+def test_what_fits_is_said_of_one_process_that_is_not_compiled(
+    open_page: OpenPage, asked: dict[str, str], why: str
+) -> None:
+    app = open_page("setup", **asked)
+    assert why in text(app)
+    assert not [one for one in app.button if one.key == "fit"]
+
+
 def test_a_budget_without_a_compiler_is_left_out(
     open_page: OpenPage, store: Store, launched: list[str]
 ) -> None:
@@ -105,7 +120,8 @@ def test_a_batch_that_ranks_cannot_share_is_one_line(open_page: OpenPage, launch
 def test_ranks_and_a_compiler_are_refused_before_anybody_launches(open_page: OpenPage) -> None:
     app = open_page("setup", ranks="ddp", compile="aot_eager")
     assert [shown(one.value) for one in app.error] == [
-        "ranks: training over ranks is not compiled here; leave out ranks or compile"
+        "“Data parallel” and “Compiled” exclude each other: training over ranks is not compiled here. "
+        "Choose “one process” in the one or “not compiled” in the other."
     ]
     assert _launch(app).disabled
     assert app.selectbox(key="compile").value == app.query_params["compile"] == "aot_eager"

@@ -343,6 +343,62 @@ def test_an_estimator_that_gives_no_answer_is_one_line(
     assert [e.value for e in app.error] == ["the estimator gave no answer within 120 s"]
 
 
+ELSEWHERE = [
+    (
+        {"ranks": {"count": 2}},
+        "Estimates are of one process, and this study trains over 2 ranks (ddp) that share the batch: "
+        "none is made of it.",
+        "of a study over ranks the named plans are measured.",
+    ),
+    (
+        {"compile": {"backend": "aot_eager"}, "plans": ["every-block", "memory-budget-50"]},
+        "Estimates are not made for compiled training.",
+        "of a compiled study the named plans are measured.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "why", "search"), ELSEWHERE, ids=["ranks", "compiled"])
+def test_of_training_that_estimates_do_not_know_the_measured_points_are_shown(
+    open_page: OpenPage, store: Store, fake: FakeEstimator, asked: dict, why: str, search: str
+) -> None:
+    app = _open(open_page, studies.filled(store, studies.spec_of(**asked)), "Longer sequences")
+    assert not fake.asked
+    assert not app.error
+    said = text(app)
+    assert why in said
+    assert search in said
+    assert not {"Find the best plans", "Find the longest sequence"} & {b.label for b in app.button}
+    marks = [t for t in json.loads(figures(app)[0])["data"] if t["mode"] == "markers"]
+    assert [(t["x"], t["marker"]["symbol"]) for t in marks] == [
+        ([128, 256], symbol) for symbol in ("square", "circle", "diamond")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        ({}, "in turn, in one process. Rings"),
+        ({"ranks": {"count": 2}}, "in turn, 2 ranks in step, each time that of the slowest rank. Rings"),
+    ],
+)
+def test_step_time_says_of_whom_the_times_are(
+    open_page: OpenPage, store: Store, asked: dict, where: str
+) -> None:
+    app = _open(open_page, studies.filled(store, studies.spec_of(**asked)), "Step time")
+    assert f"plain and recomputed updates {where}" in text(app)
+
+
+def test_curves_beyond_what_was_measured_are_offered_where_they_can_be_estimated(
+    open_page: OpenPage, store: Store
+) -> None:
+    offered = []
+    for asked in ({}, *(asked for asked, _, _ in ELSEWHERE)):
+        app = _open(open_page, studies.filled(store, studies.spec_of(**asked)), "Curves")
+        offered.append("Estimate beyond what was measured" in {one.label for one in app.toggle})
+    assert offered == [True, False, False]
+
+
 def test_measured_peaks_are_of_the_same_batch(store: Store) -> None:
     shapes = [{"seq_len": 128}, {"seq_len": 256}, {"seq_len": 256, "batch": 8}]
     study = studies.filled(store, studies.spec_of(shapes=shapes))

@@ -40,7 +40,7 @@ def test_it_says_what_the_study_ran_under() -> None:
     assert "The study ran under none of the three.\n" in to_torch(alone).text
     assert "The study ran under fully_shard.\n" in to_torch(replace(alone, ranks="fsdp2")).text
     assert "The study ran under DistributedData" in to_torch(replace(alone, ranks="ddp")).text
-    assert "The study ran under torch.compile.\n" in to_torch(replace(alone, compiled=True)).text
+    assert "The study ran under torch.compile.\n" in to_torch(replace(alone, backend="inductor")).text
     forward = replace(alone, variant="forward")
     assert "Not for fully_shard: with VARIANT forward, modules recomputed" in to_torch(forward).text
     assert "Not for fully_shard" not in to_torch(replace(forward, regions=EACH)).text

@@ -257,7 +257,10 @@ def test_over_ranks_it_says_who_shares_the_batch_and_whose_figures_there_are() -
         "slowest rank" in text
     )
     assert "The noise floor is plain over 2 ranks against one process." in text
+    made = {**view.settings, "compile": {"backend": "inductor"}}
+    assert ", compiled by inductor" in read(document(replace(view, settings=made))).text
     alone = read(document(view)).text
+    assert "compiled by" not in alone
     assert "that share the batch" not in alone
     assert "The noise floor is plain against plain." in alone
 

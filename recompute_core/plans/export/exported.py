@@ -28,8 +28,8 @@ class Source:
     preserve_rng: bool
     blocks: tuple[str, ...] = ()
     """FQNs of all blocks of the study's model, recomputed or not."""
-    compiled: bool = False
-    """Whether the study's model was compiled."""
+    backend: str | None = None
+    """What compiled the study's model."""
     ranks: Literal["ddp", "fsdp2"] | None = None
     """How the study's ranks trained together."""
     missed: str | None = None

@@ -31,6 +31,8 @@ def budget_to_torch(source: Source, percent: int) -> Exported:
     warning = f"# {source.warning}\n#\n" if source.missed else ""
     text = f"""{warning}# {source.line}
 # Read when a model is compiled: run this before the first call of what torch.compile returns.
+# Measured with backend="{source.backend}"; another backend may choose otherwise.
+# To undo: set it to 1.0, torch's own, and compile again; torch.compiler.reset() drops what is compiled.
 import torch._functorch.config
 
 torch._functorch.config.activation_memory_budget = {percent / 100:g}
@@ -60,7 +62,7 @@ def _docstring(source: Source) -> str:
 
 def _tried(source: Source) -> str:
     """In which of these the study has tried the plan, and in which it cannot work."""
-    within = "torch.compile" if source.compiled else "none of the three"
+    within = "torch.compile" if source.backend else "none of the three"
     if source.ranks:
         within = _WRAPPERS[source.ranks]
     tried = f"The study ran under {within}."

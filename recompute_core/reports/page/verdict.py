@@ -8,6 +8,7 @@ from ...words import (
     MB_NOTE,
     OUTCOMES,
     WHOSE_FIGURES,
+    compiled_words,
     count,
     fewest_pairs,
     interval_note,
@@ -57,6 +58,8 @@ def head(view: ReportView) -> Html:
     tag = None if view.supplied is None else el("span", "supplied figures", class_="tag")
     here = view.environment
     device = f"{str(here.get('device', '')).upper()} {here.get('device_name', '')}".strip()
+    if compiled := view.settings.get("compile"):
+        device += f", {compiled_words(compiled['backend'])}"
     items = [
         ("Plan", view.plan),
         ("Workload", str(view.workload.get("name", ""))),
