@@ -295,7 +295,8 @@ def told_of_plan(judged: Sequence[Judged], plan: str) -> Judged:
 def deciding(judged: Sequence[Judged]) -> Judged:
     """The candidate whose gates say why the verdict of a study is what it is.
 
-    The one adopted, or the first that is undecided; of those that fail the one that fails least.
+    The one adopted, or the first that is undecided; of those that fail the nearest: the one that misses
+    the fewest gates, and of those the one whose figures come nearest to the thresholds.
     """
     best = chosen(judged)
     if best is not None:
@@ -304,7 +305,7 @@ def deciding(judged: Sequence[Judged]) -> Judged:
     plans = plan_verdicts(judged)
     those = [one for one in judged if plans[one.candidate.plan] == one.verdict == verdict]
     timed = [one for one in those if one.candidate.timing is not None]
-    return min(timed, key=_misses) if verdict == "keep_original" and timed else those[0]
+    return min(timed, key=_missed_by) if verdict == "keep_original" and timed else those[0]
 
 
 # --- sentences ---------------------------------------------------------------------------------------
@@ -413,5 +414,12 @@ def study_sentence(judged: Sequence[Judged]) -> str:
     return candidate_sentence(deciding(judged))
 
 
-def _misses(one: Judged) -> int:
-    return sum(gate.outcome != "pass" for gate in one.gates)
+def _missed_by(one: Judged) -> tuple[int, float]:
+    """How many gates were missed, and by how much in shares of their thresholds."""
+    missed = [gate for gate in one.gates if gate.outcome != "pass"]
+    return len(missed), sum(map(_beyond, missed))
+
+
+def _beyond(gate: Gate) -> float:
+    """How far a figure lies beyond its threshold, as a share of it; 0 where there is none."""
+    return 0.0 if gate.observed is None else max(0.0, gate.observed / gate.threshold - 1)

@@ -11,6 +11,7 @@ from recompute_core.gates import (
     MemoryRun,
     candidate_sentence,
     chosen,
+    deciding,
     gates_of,
     judge,
     megabytes,
@@ -424,6 +425,31 @@ NEAR = Gap(part="grad", name="w", absolute=1e-6, relative=2e-5)
 )
 def test_sentence_of_a_candidate(candidate: Candidate, sentence: str) -> None:
     assert candidate_sentence(judge(candidate, LIMITS)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "nearest"),
+    [
+        ((1.01, 1.0), (0.95, 1.0), "other"),
+        ((0.95, 1.0), (1.01, 1.0), "one"),
+        ((0.95, 1.0), (0.95, 1.0), "one"),
+        ((0.83, 1.4), (1.01, 1.0), "other"),  # a gate more that is missed weighs more than any distance
+        ((0.9, 2.0), (0.99, 1.4), "other"),  # 10 % and 48 % beyond, against 21 % and 4 %
+        ((0.75, 1.5), (0.75, 1.4), "other"),
+        ((0.83, 1.0), (0.5, 1.4), "one"),  # 1 % beyond, against 4 %
+    ],
+)
+def test_the_nearest_misses_the_fewest_gates_and_of_those_by_least(
+    one: tuple[float, float], other: tuple[float, float], nearest: str
+) -> None:
+    found = judged(
+        *(
+            make.measured(plan, peaks=(4_000_000, int(4_000_000 * peak)), ratios=(update,))
+            for plan, (peak, update) in (("one", one), ("other", other))
+        )
+    )
+    assert deciding(found).candidate.plan == nearest
+    assert f"nearest is “{nearest}” at T=128 B=4" in study_sentence(found)
 
 
 def test_sentence_of_a_study() -> None:
