@@ -29,7 +29,7 @@ from .results import (
     Verdict,
 )
 from .spec import Thresholds
-from .words import pairs_words
+from .words import interval_words, pairs_words
 
 # --- the receipt project's gate, on supplied figures -------------------------------------------
 
@@ -354,7 +354,7 @@ def _sentence(one: Judged, rather: str) -> str:
         why = (candidate.failure or "still running").rstrip(".")
         return f"Not measured in full, {name}: {why}."
     timing, memory = candidate.timing, candidate.memory
-    low, high = timing.ratio_ci95
+    interval = interval_words(timing.ratio_ci95, timing.pairs)
     gates = "gradients bitwise equal" if candidate.parity.bitwise else "gradients within tolerance"
     plain, own = memory.plain.peak_bytes, memory.candidate.peak_bytes
     peak = (
@@ -363,7 +363,7 @@ def _sentence(one: Judged, rather: str) -> str:
         else "peak not measured on this device"
     )
     figures = (
-        f"{peak}, update {timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f})"
+        f"{peak}, update {timing.ratio_median:.2f} times as long ({interval})"
         f"{worst_of_ranks(timing.ranks)}, {gates}"
     )
     if one.verdict == "adopt":
@@ -391,11 +391,10 @@ def study_sentence(judged: Sequence[Judged]) -> str:
         own = [one.candidate for one in judged if one.candidate.plan == best.candidate.plan]
         timed = [one for one in own if isinstance(one, Measured)]
         slowest = max(timed, key=lambda one: one.timing.ratio_ci95[1])  # what the gate judges
-        low, high = slowest.timing.ratio_ci95
+        interval = interval_words(slowest.timing.ratio_ci95, slowest.timing.pairs)
         more = (
             f" Every gate holds at all {len(own)} shapes; the least favourable update is "
-            f"{slowest.timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f}), at "
-            f"{slowest.shape_key}."
+            f"{slowest.timing.ratio_median:.2f} times as long ({interval}), at {slowest.shape_key}."
         )
         return candidate_sentence(best) + (more if len(own) > 1 else "")
     verdict = study_verdict(judged)
