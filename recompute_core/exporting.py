@@ -1,7 +1,7 @@
 """A candidate of a study as another trainer takes it. Importing this imports no torch."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ from .settings import shape_key, size_fields
 from .spec import StudySpec
 from .studies.assemble import assemble
 from .studies.store import Cell, StudyRow
+from .words import ranks_words
 
 _TRAINERS: dict[str, ModuleType] = {
     "transformers": to_transformers,
@@ -25,10 +26,13 @@ _TRAINERS: dict[str, ModuleType] = {
 }
 
 
-def export(row: StudyRow, plan: str, to: Target, said: str | None = None) -> Exported:
+def export(
+    row: StudyRow, plan: str, to: Target, said: str | None = None, module: str | None = None
+) -> Exported:
     """The plan for a trainer; raises InputError for one that is no candidate of the study.
 
-    `said` is the warning, with which the file then begins.
+    `said` is the warning, with which the file then begins; `module` what a module for torch will be
+    called, if it is not to have the name that we give it.
     """
     if plan not in row.spec.plans:
         raise InputError(
@@ -42,7 +46,7 @@ def export(row: StudyRow, plan: str, to: Target, said: str | None = None) -> Exp
             )
         return budget_to_torch(_source(row, plan, row.spec.shapes[-1], said), budget)
     if to == "torch":
-        return to_torch(_source(row, plan, row.spec.shapes[-1], said))
+        return to_torch(replace(_source(row, plan, row.spec.shapes[-1], said), module=module))
     regions, anatomy, trainer = regions_of(row.spec, plan), anatomy_of(row.spec.workload), _TRAINERS[to]
     shape = _highest(row.spec, regions)
     found = nearest(regions, trainer.families(anatomy, regions), costs(row.spec, shape))
@@ -67,11 +71,12 @@ def _source(row: StudyRow, plan: str, shape: dict[str, int], said: str | None) -
         exclude={"name", "images", "anatomy", *size_fields(spec.workload)}, exclude_none=True
     )
     words = " ".join(f"{name}={value}" for name, value in sizes.items())
+    over = f", measured over {ranks_words(spec.ranks.count, spec.ranks.kind)}" if spec.ranks else ""
     return Source(
         plan=plan,
         plan_hash=hash_of(spec, plan),
         study=row.id,
-        model=f"{spec.workload.name} ({words[:200]}) at {shapes}",
+        model=f"{spec.workload.name} ({words[:200]}) at {shapes}{over}",
         shape=shape_key(spec.at(shape)),
         torch=f"torch {row.environment.get('torch', 'of an unknown version')}",
         regions=regions_of(spec, plan),

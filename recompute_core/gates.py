@@ -29,7 +29,7 @@ from .results import (
     Verdict,
 )
 from .spec import Thresholds
-from .words import pairs_words
+from .words import interval_words, pairs_words
 
 # --- the receipt project's gate, on supplied figures -------------------------------------------
 
@@ -295,7 +295,8 @@ def told_of_plan(judged: Sequence[Judged], plan: str) -> Judged:
 def deciding(judged: Sequence[Judged]) -> Judged:
     """The candidate whose gates say why the verdict of a study is what it is.
 
-    The one adopted, or the first that is undecided; of those that fail the one that fails least.
+    The one adopted, or the first that is undecided; of those that fail the nearest: the one that misses
+    the fewest gates, and of those the one whose figures come nearest to the thresholds.
     """
     best = chosen(judged)
     if best is not None:
@@ -304,7 +305,7 @@ def deciding(judged: Sequence[Judged]) -> Judged:
     plans = plan_verdicts(judged)
     those = [one for one in judged if plans[one.candidate.plan] == one.verdict == verdict]
     timed = [one for one in those if one.candidate.timing is not None]
-    return min(timed, key=_misses) if verdict == "keep_original" and timed else those[0]
+    return min(timed, key=_missed_by) if verdict == "keep_original" and timed else those[0]
 
 
 # --- sentences ---------------------------------------------------------------------------------------
@@ -353,7 +354,7 @@ def _sentence(one: Judged, rather: str) -> str:
         why = (candidate.failure or "still running").rstrip(".")
         return f"Not measured in full, {name}: {why}."
     timing, memory = candidate.timing, candidate.memory
-    low, high = timing.ratio_ci95
+    interval = interval_words(timing.ratio_ci95, timing.pairs)
     gates = "gradients bitwise equal" if candidate.parity.bitwise else "gradients within tolerance"
     plain, own = memory.plain.peak_bytes, memory.candidate.peak_bytes
     peak = (
@@ -362,7 +363,7 @@ def _sentence(one: Judged, rather: str) -> str:
         else "peak not measured on this device"
     )
     figures = (
-        f"{peak}, update {timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f})"
+        f"{peak}, update {timing.ratio_median:.2f} times as long ({interval})"
         f"{worst_of_ranks(timing.ranks)}, {gates}"
     )
     if one.verdict == "adopt":
@@ -390,11 +391,10 @@ def study_sentence(judged: Sequence[Judged]) -> str:
         own = [one.candidate for one in judged if one.candidate.plan == best.candidate.plan]
         timed = [one for one in own if isinstance(one, Measured)]
         slowest = max(timed, key=lambda one: one.timing.ratio_ci95[1])  # what the gate judges
-        low, high = slowest.timing.ratio_ci95
+        interval = interval_words(slowest.timing.ratio_ci95, slowest.timing.pairs)
         more = (
             f" Every gate holds at all {len(own)} shapes; the least favourable update is "
-            f"{slowest.timing.ratio_median:.2f} times as long ({low:.2f} to {high:.2f}), at "
-            f"{slowest.shape_key}."
+            f"{slowest.timing.ratio_median:.2f} times as long ({interval}), at {slowest.shape_key}."
         )
         return candidate_sentence(best) + (more if len(own) > 1 else "")
     verdict = study_verdict(judged)
@@ -413,5 +413,12 @@ def study_sentence(judged: Sequence[Judged]) -> str:
     return candidate_sentence(deciding(judged))
 
 
-def _misses(one: Judged) -> int:
-    return sum(gate.outcome != "pass" for gate in one.gates)
+def _missed_by(one: Judged) -> tuple[int, float]:
+    """How many gates were missed, and by how much in shares of their thresholds."""
+    missed = [gate for gate in one.gates if gate.outcome != "pass"]
+    return len(missed), sum(map(_beyond, missed))
+
+
+def _beyond(gate: Gate) -> float:
+    """How far a figure lies beyond its threshold, as a share of it; 0 where there is none."""
+    return 0.0 if gate.observed is None else max(0.0, gate.observed / gate.threshold - 1)

@@ -29,6 +29,7 @@ from .settings import Anatomy, GptSettings, OwnSettings, ReceiptsSettings, Workl
 from .spec import StudySpec, TimingSettings, check_not_compiled
 from .studies.admission import check_memory
 from .studies.driver import Listener, unheard
+from .words import ENOUGH_PAIRS, interval_words
 
 if TYPE_CHECKING:
     from .planner.frontier import Planner, Point
@@ -365,6 +366,7 @@ def _concluded(found: PlanResult) -> PlanResult:
     if chosen is None or chosen.measured_peak_bytes is None or chosen.measured_ratio_ci95 is None:
         return found
     (low, high), limit = chosen.measured_ratio_ci95, 1 + (found.max_overhead or inf)
+    interval = interval_words((low, high), chosen.measured_pairs or ENOUGH_PAIRS)
     verdict, remark = found.verdict, ""
     if found.budget_bytes is not None and chosen.measured_peak_bytes > found.budget_bytes:
         verdict, remark = "none", f": over the budget of {megabytes(found.budget_bytes)}"
@@ -374,7 +376,7 @@ def _concluded(found: PlanResult) -> PlanResult:
         verdict, remark = "undecided", f": undecided against {limit:.2f}"
     sentence = (
         f"{found.sentence} Measured: peak {megabytes(chosen.measured_peak_bytes)}, update "
-        f"{chosen.measured_ratio:.2f} times as long ({low:.2f} to {high:.2f}), parity "
+        f"{chosen.measured_ratio:.2f} times as long ({interval}), parity "
         f"{chosen.parity}{remark}."
     )
     return found.model_copy(update={"sentence": sentence, "verdict": verdict})

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from .intervals import coverage
+from .intervals import Interval, coverage
 from .results import Outcome, Timing
 from .spec import Ranks, StudySpec
 
@@ -41,6 +41,13 @@ def count(number: int, one: str, many: str | None = None) -> str:
 def interval_name(pairs: int) -> str:
     """`95 % interval`, or what so few pairs' interval covers: `75 % interval` of three."""
     return f"{min(95.0, 100 * coverage(pairs)):.3g} % interval"
+
+
+def interval_words(interval: Interval, pairs: int) -> str:
+    """`1.21 to 1.30`; of pairs too few for 95 % also what it covers, since a verdict rests on it."""
+    low, high = interval
+    covers = f", the {interval_name(pairs)} of {count(pairs, 'pair')}" if pairs < ENOUGH_PAIRS else ""
+    return f"{low:.2f} to {high:.2f}{covers}"
 
 
 def fewest_pairs(timings: Iterable[Timing | None]) -> int:

@@ -7,6 +7,7 @@ import click
 from ..errors import InputError
 from ..output import check_json_file, json_option, write_json
 from ..plans.export import TARGETS, Target
+from ..plans.export.exported import module_in
 from ..writing import check_writable, write_whole
 
 
@@ -38,7 +39,7 @@ def export_command(study: str, plan: str, to: Target, out: Path | None, json_fil
     if out is not None:
         _check(out)
     said = warning(row, store.cells(study), plan)
-    exported = export(row, plan, to, said)
+    exported = export(row, plan, to, said, module_in(out) if out else None)
     if said is not None:
         click.echo(f"warning: {said}", err=True)
     for line in (*exported.cannot, *exported.notes):

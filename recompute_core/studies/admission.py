@@ -14,6 +14,7 @@ from ..ranks.admission import check_ranks, held_bytes
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
+from .device_there import check_device
 from .engines import check_engine
 from .looking import looked_up
 
@@ -21,7 +22,8 @@ from .looking import looked_up
 def admit(spec: StudySpec, home: Path) -> StudySpec:
     """The specification as it will run, with the anatomy of somebody's own model.
 
-    Raises InputError when a plan cannot run, a shape is beyond memory, or photos are unusable.
+    Raises InputError when a plan cannot run, a shape is beyond memory, the device is not here, or
+    photos are unusable.
     """
     check_engine(spec)
     spec = looked_up(spec)
@@ -33,6 +35,7 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
             raise InputError(f"plans[{index}]: {error}") from None
     check_ranks(spec)
     check_memory(spec)
+    check_device(spec)
     if spec.compile is not None:
         check_compiler(spec.compile.backend)
     if isinstance(spec.workload, ReceiptsSettings) and spec.workload.images is not None:

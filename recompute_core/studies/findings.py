@@ -11,6 +11,9 @@ from .store import Phase
 def finding(shape_key: str, plan: str, phase: Phase, payload: dict[str, Any]) -> str:
     """What a phase found, e.g. `parity: bitwise equal for every-block at T=256 B=8`."""
     who = f"{'plain' if plan == PLAIN else plan} at {shape_key}"
+    if payload.get("ran_at"):  # a canary that ran at another shape than the candidate's
+        caught = "caught" if payload["caught"] else "MISSED"
+        return f"{phase} of {who}: the broken replay was {caught}, at {payload['ran_at']}"
     return f"{phase}: {_said(phase, payload)} for {who}"
 
 
@@ -32,8 +35,7 @@ def _said(phase: Phase, found: dict[str, Any]) -> str:
             bad = [block["block"] for block in found["blocks"] if block["verdict"] != "legal"]
             return f"refused: {', '.join(bad)}" if bad else f"{len(found['blocks'])} blocks legal"
         case "canary":
-            where = f" at {found['ran_at']}" if found.get("ran_at") else ""
-            return f"broken replay {'caught' if found['caught'] else 'MISSED'}{where}"
+            return f"broken replay {'caught' if found['caught'] else 'MISSED'}"
         case "parity":
             if not found["passed"]:
                 return f"fails ({gap_words(Gap.model_validate(found['failed'][0]))})"

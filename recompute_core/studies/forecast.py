@@ -16,6 +16,9 @@ IMPORT_S = 4.0
 """From the launch to the first phase: torch is loaded once."""
 _WORKER_S = 0.4
 """A worker that starts."""
+_TELLING_S = 0.03
+"""A plain update that is shorter is mostly what every update costs whatever its size, and says nothing
+of the speed of a larger one."""
 _RECOMPUTED = 4 / 3
 """A recomputed update does the forward's third of the work once more."""
 _UPDATES: dict[Phase, float] = {
@@ -73,9 +76,9 @@ def forecast(spec: StudySpec, flops_per_s: float | None) -> Forecast:
     if peak is None:
         return Forecast(total_cells(spec), None, None, "not estimated: a model of your own", costs)
     basis = (
-        "estimated from this machine's last study"
+        "estimated from what a study on this machine took"
         if flops_per_s
-        else "a rough estimate: nothing has been timed on this machine yet"
+        else "a rough estimate: nothing long enough has been timed on this machine yet"
     )
     return Forecast(total_cells(spec), IMPORT_S + sum(costs.values()), peak, basis, costs)
 
@@ -120,7 +123,8 @@ def _rough_speed(spec: StudySpec) -> float:
 
 
 def measured_speed(store: Store, workload: str) -> float | None:
-    """Floating-point operations a second of the newest timed plain update of a workload."""
+    """Floating-point operations a second of the newest plain updates of a workload that were long enough
+    to tell; None where there are none."""
     for row in store.studies(limit=20):
         if row.spec.workload.name != workload or _why_unknown(row.spec) is not None:
             continue
@@ -131,9 +135,10 @@ def measured_speed(store: Store, workload: str) -> float | None:
             if cell.phase == "reference" and cell.payload
         }
         speeds: list[float] = [
-            flops[cell.shape_key] / cell.payload["plain_median_s"]
+            flops[cell.shape_key] / update_s
             for cell in cells
             if cell.phase == "time" and cell.payload and cell.shape_key in flops
+            if (update_s := cell.payload["plain_median_s"]) >= _TELLING_S
         ]
         if speeds:
             return sorted(speeds)[len(speeds) // 2]

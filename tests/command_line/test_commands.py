@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import torch
 
 from recompute_core.errors import StoreError
 from recompute_core.spec import StudySpec
@@ -216,3 +217,12 @@ def test_a_missed_canary_stops_the_study(home: Path) -> None:
     assert document["status"] == "incomplete"
     assert "canary was missed" in document["sentence"]
     assert all(candidate["memory"] is None for candidate in document["candidates"])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_a_gpu_that_is_not_here_is_bad_input_and_no_study(home: Path) -> None:
+    done = study(home, "device=cuda")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: device: no cuda on this machine (accelerator here: ")
+    assert done.stderr.count("\n") == 1
+    assert Store(home).studies() == []

@@ -2,8 +2,9 @@
 
 import pytest
 
-from recompute_core.results import Gap, Noise
+from recompute_core.results import Canary, Gap, Noise
 from recompute_core.studies.findings import finding
+from tests.core import records as make
 
 
 def losses(*names: str, gap: float) -> Noise:
@@ -26,3 +27,18 @@ def test_noise_says_what_was_compared(noise: Noise, words: str) -> None:
     """Over ranks it is what training together changes: no process runs plain twice."""
     said = finding("T=8 B=2", "none", "noise", noise.model_dump(mode="json"))
     assert said == f"noise: {words} for plain at T=8 B=2"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (make.canary(), "canary: broken replay caught for every-block at T=192 B=4"),
+        (make.canary(False), "canary: broken replay MISSED for every-block at T=192 B=4"),
+        (
+            make.canary().model_copy(update={"ran_at": "T=128 B=4"}),
+            "canary of every-block at T=192 B=4: the broken replay was caught, at T=128 B=4",
+        ),
+    ],
+)
+def test_a_canary_that_ran_at_another_shape_says_which_is_which(found: Canary, said: str) -> None:
+    assert finding("T=192 B=4", "every-block", "canary", found.model_dump(mode="json")) == said

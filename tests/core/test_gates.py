@@ -11,6 +11,7 @@ from recompute_core.gates import (
     MemoryRun,
     candidate_sentence,
     chosen,
+    deciding,
     gates_of,
     judge,
     megabytes,
@@ -374,7 +375,9 @@ def test_megabytes_are_decimal(count: int, text: str) -> None:
     assert megabytes(count) == text
 
 
-FIGURES = "peak 2.00 MB instead of 4.00 MB (0.50), update 1.25 times as long (1.25 to 1.25)"
+OF_3 = ", the 75 % interval of 3 pairs"
+TOOK = f"1.25 times as long (1.25 to 1.25{OF_3})"
+FIGURES = f"peak 2.00 MB instead of 4.00 MB (0.50), update {TOOK}"
 NEAR = Gap(part="grad", name="w", absolute=1e-6, relative=2e-5)
 
 
@@ -387,7 +390,7 @@ NEAR = Gap(part="grad", name="w", absolute=1e-6, relative=2e-5)
             f"Adopt every-block at T=128 B=4: {FIGURES}, gradients within tolerance.",
         ),
         (
-            make.measured(peaks=(4_000_000, 4_000_000), ratios=(2.0,)),
+            make.measured(peaks=(4_000_000, 4_000_000), ratios=(2.0,) * 6),
             "Keep the original rather than every-block at T=128 B=4: memory saving fails and update "
             "latency fails (peak 4.00 MB instead of 4.00 MB (1.00), update 2.00 times as long (2.00 to "
             "2.00), gradients bitwise equal).",
@@ -395,8 +398,8 @@ NEAR = Gap(part="grad", name="w", absolute=1e-6, relative=2e-5)
         (
             UNSURE,
             "Undecided on every-block at T=128 B=4: update latency is undecided (peak 2.00 MB "
-            "instead of 4.00 MB (0.50), update 1.25 times as long (1.00 to 1.50), gradients bitwise "
-            "equal).",
+            f"instead of 4.00 MB (0.50), update 1.25 times as long (1.00 to 1.50{OF_3}), gradients "
+            "bitwise equal).",
         ),
         (make.proven(), "Not measured in full, every-block at T=128 B=4: still running."),
         (
@@ -426,13 +429,53 @@ def test_sentence_of_a_candidate(candidate: Candidate, sentence: str) -> None:
     assert candidate_sentence(judge(candidate, LIMITS)) == sentence
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "nearest"),
+    [
+        ((1.01, 1.0), (0.95, 1.0), "other"),
+        ((0.95, 1.0), (1.01, 1.0), "one"),
+        ((0.95, 1.0), (0.95, 1.0), "one"),
+        ((0.83, 1.4), (1.01, 1.0), "other"),  # a gate more that is missed weighs more than any distance
+        ((0.9, 2.0), (0.99, 1.4), "other"),  # 10 % and 48 % beyond, against 21 % and 4 %
+        ((0.75, 1.5), (0.75, 1.4), "other"),
+        ((0.83, 1.0), (0.5, 1.4), "one"),  # 1 % beyond, against 4 %
+    ],
+)
+def test_the_nearest_misses_the_fewest_gates_and_of_those_by_least(
+    one: tuple[float, float], other: tuple[float, float], nearest: str
+) -> None:
+    found = judged(
+        *(
+            make.measured(plan, peaks=(4_000_000, int(4_000_000 * peak)), ratios=(update,))
+            for plan, (peak, update) in (("one", one), ("other", other))
+        )
+    )
+    assert deciding(found).candidate.plan == nearest
+    assert f"nearest is “{nearest}” at T=128 B=4" in study_sentence(found)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "covers"),
+    [
+        (3, ", the 75 % interval of 3 pairs"),
+        (4, ", the 87.5 % interval of 4 pairs"),
+        (5, ", the 93.8 % interval of 5 pairs"),
+        (6, ""),
+        (31, ""),
+    ],
+)
+def test_a_verdict_on_few_pairs_says_what_their_interval_covers(pairs: int, covers: str) -> None:
+    said = candidate_sentence(judge(make.measured(ratios=(1.25,) * pairs), LIMITS))
+    assert f" 1.25 times as long (1.25 to 1.25{covers}), gradients" in said
+
+
 def test_sentence_of_a_study() -> None:
     assert study_sentence(judged(GOOD)) == candidate_sentence(judge(GOOD, LIMITS))
     other = make.measured(seq_len=256)
     slower = make.measured(ratios=(1.3, 1.3, 1.3))
     for first, said in (
-        (GOOD, "1.25 times as long (1.25 to 1.25), at T=128"),
-        (slower, "1.30 times as long (1.30 to 1.30), at T=128"),
+        (GOOD, f"{TOOK}, at T=128"),
+        (slower, f"1.30 times as long (1.30 to 1.30{OF_3}), at T=128"),
     ):
         assert study_sentence(judged(first, other)) == (
             f"Adopt every-block at T=256 B=4: {FIGURES}, gradients bitwise equal. "
@@ -447,8 +490,7 @@ def test_sentence_of_a_study() -> None:
     both_fail = make.measured("a", peaks=(4_000_000, 4_000_000), ratios=(2.0,))
     assert study_sentence(judged(both_fail, nearer)) == (
         "Keep the original rather than any plan; nearest is “b” at T=128 B=4: memory saving fails (peak "
-        "4.00 MB instead of 4.00 MB (1.00), update 1.25 times as long (1.25 to 1.25), gradients bitwise "
-        "equal)."
+        f"4.00 MB instead of 4.00 MB (1.00), update {TOOK}, gradients bitwise equal)."
     )
     refusals = [make.refused("parity", plan, parity=make.failed(), reasons=("No",)) for plan in "ab"]
     assert study_sentence(judged(*refusals)) == (

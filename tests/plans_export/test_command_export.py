@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from recompute_core.__main__ import cli
 from recompute_core.estimating import estimate
 from recompute_core.exporting import costs, export, warning
 from recompute_core.plans.export import TARGETS, Target
 from recompute_core.plans.names import regions_of
-from recompute_core.spec import StudySpec, parse_spec
+from recompute_core.spec import Ranks, StudySpec, parse_spec
 from recompute_core.studies.flow import CellKey
 from recompute_core.studies.store import Cell, Store
 from tests.core import cells as made
@@ -80,6 +82,36 @@ def test_to_a_file_and_as_json(tmp_path: Path, study: str) -> None:
     again = run(tmp_path, study, *words)
     assert (again.returncode, again.stderr) == (2, f"error: --out {out}: exists; give another name\n")
     assert found["warning"] in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("out", "module"),
+    [
+        ("plan.py", "plan"),
+        ("my_own.py", "my_own"),
+        *((n, "plan_nested") for n in ("my-own.py", "if.py")),
+    ],
+)
+def test_the_module_is_imported_by_the_name_of_its_file(
+    tmp_path: Path, study: str, out: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOMPUTE_HOME", str(tmp_path))
+    words = (study, "--candidate", "nested", "--to", "torch", "--out", str(tmp_path / out))
+    assert CliRunner().invoke(cli, ["export", *words]).exit_code == 0
+    assert f"    from {module} import apply_plan, remove_plan\n" in (tmp_path / out).read_text()
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_after_a_study_over_ranks_the_file_says_so(to: Target) -> None:
+    over = SPEC.model_copy(update={"ranks": Ranks(kind="ddp", count=2)})
+    says = " at T=16 B=2, T=8 B=2, measured over 2 ranks (ddp) that share the batch, torch "
+    found = export(made.row(spec=over), "nested", to)
+    assert says in found.text
+    assert any("Estimated at T=16 B=2 in one process, " in line for line in found.cannot) == (
+        to != "torch"
+    )
+    alone = export(made.row(spec=SPEC), "nested", to)
+    assert "ranks" not in alone.text and "in one process" not in alone.text
 
 
 def test_json_alone_on_standard_output(tmp_path: Path, study: str) -> None:

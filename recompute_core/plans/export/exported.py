@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
+from pathlib import Path
 from typing import Literal
 
 from ...gates import megabytes
@@ -32,6 +34,8 @@ class Source:
     """What compiled the study's model."""
     ranks: Literal["ddp", "fsdp2"] | None = None
     """How the study's ranks trained together."""
+    module: str | None = None
+    """What the module is called, where that was chosen."""
     missed: str | None = None
     """Why the plan should perhaps not be used: the gates that it did not pass, in one sentence."""
 
@@ -71,6 +75,12 @@ def slug_of(plan: str) -> str:
 def module_name(plan: str) -> str:
     """How the module is called that holds a plan for torch."""
     return f"plan_{slug_of(plan)}"
+
+
+def module_in(file: Path) -> str | None:
+    """The name under which a file is imported; None where no `import` can spell it."""
+    name = file.stem
+    return name if file.suffix == ".py" and name.isidentifier() and not iskeyword(name) else None
 
 
 @dataclass(frozen=True)
@@ -204,8 +214,9 @@ def costs_words(trainer: str, source: Source, found: Nearest) -> tuple[str, ...]
     """What a setting that is not the plan costs, and whether it comes down to the plan's peak."""
     if found.exact:
         return ()
+    alone = " in one process" if source.ranks else ""
     lines = [
-        f"Nearest: {found.option.words}. Estimated at {source.shape}, against the plan: "
+        f"Nearest: {found.option.words}. Estimated at {source.shape}{alone}, against the plan: "
         f"{found.cost.beside(found.chosen)}."
     ]
     if not found.fits:

@@ -49,7 +49,7 @@ def _docstring(source: Source) -> str:
 
 {_escaped(source.line)}
 
-    from {module_name(source.plan)} import apply_plan, remove_plan
+    from {source.module or module_name(source.plan)} import apply_plan, remove_plan
 
     apply_plan(model)  # with prefix="module." for a model inside DistributedDataParallel
     ...
