@@ -7,7 +7,8 @@
 # make test-load          twenty browsers for five minutes, and stores that have grown
 # make test-fuzz          inputs of every kind made at random, others each time: some ten minutes
 # make bench              measure the product itself and print the tables of the README
-# make gpu-check          try everything that needs a GPU, in under eight minutes; two files in gpu-check/
+# make gpu-check          try a GPU, in under eight minutes, with two files in gpu-check/: parity, peaks, times,
+#                         a compiled study, DDP where there are two GPUs; not FSDP2, Ray or reinvest
 # Each target makes .venv with what it needs on first use.
 
 PYTHON ?= python3

@@ -1,4 +1,8 @@
-"""`python -m tests.gpu_check --out DIR`: try everything that needs a GPU, in under eight minutes.
+"""`python -m tests.gpu_check --out DIR`: try what needs a GPU, in under eight minutes.
+
+Parity, out of memory, estimates against measured peaks, a table of lengths, a signed decision, a
+compiled study, DDP over two ranks where there are two GPUs, and a frontier. Not FSDP2, not a Ray
+cluster, not `reinvest`.
 
 Installs nothing and writes two files, `gpu-check.json` and `gpu-check.md`, anew after each part, so that
 what was found is there however it ends. Each part is a process of its own with a time box; one that
@@ -40,7 +44,7 @@ def main() -> None:
             _check_gpu()
         out = _writable(asked.out)
     except InputError as error:
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     whole = _all_parts(out, asked.dry)
     print(f"{out / MARKDOWN}: {whole['sentence']}")
@@ -49,7 +53,7 @@ def main() -> None:
 
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.gpu_check", description=__doc__.split("\n")[0]
+        prog="python -m tests.gpu_check", description=__doc__.partition("\n\nInstalls")[0]
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for the two files")
     parser.add_argument("--dry", action="store_true", help="tiny sizes on the CPU: no figure of a GPU")

@@ -45,6 +45,8 @@ class Part:
             "memory": studies.beyond_memory,
             "table": studies.table,
             "decision": studies.decision,
+            "compiled": studies.compiled,
+            "ranks": studies.over_ranks,
             "frontier": studies.frontier,
         }[self.name]
         return work(place)
@@ -57,6 +59,8 @@ PARTS = (
     Part("estimates", "Estimated against measured peak", 90),
     Part("table", "Saved bytes, peak and time over lengths", 150),
     Part("decision", "A signed decision", 45),
+    Part("compiled", "A compiled study", 75),
+    Part("ranks", "A study over two ranks", 60),
     Part("frontier", "The frontier of a large GPT", 240),
 )
 WHOLE_S = 470.0

@@ -10,7 +10,7 @@ class Sizes:
 
     device: Literal["cuda", "cpu"]
     gpt: dict[str, Any]
-    """For parity and for estimates."""
+    """For parity, for estimates, compiled and over ranks."""
     receipts: dict[str, Any]
     sweep: dict[str, Any]
     """Plain data of the study over lengths."""
@@ -19,6 +19,8 @@ class Sizes:
     beyond: dict[str, int]
     """A shape that no memory holds."""
     within: dict[str, int]
+    backend: Literal["inductor", "aot_eager"]
+    """What compiles."""
     patience: float
     """How many times as long as on a GPU a part may take."""
 
@@ -37,6 +39,7 @@ GPU = Sizes(
     large={"name": "gpt", "blocks": 24, "width": 1792, "heads": 14, "seq_len": 2048, "batch": 4},
     beyond={"seq_len": 4096, "batch": 2048},
     within={"seq_len": 128, "batch": 8},
+    backend="inductor",
     patience=1,
 )
 """The GPT of the table is the preset's; the large one has 0.9 billion parameters."""
@@ -57,5 +60,6 @@ DRY = Sizes(
     large={"name": "gpt", "blocks": 4, "width": 64, "heads": 2, "seq_len": 64, "batch": 2},
     beyond={"seq_len": 65_536, "batch": 2**31 - 1},
     within={"seq_len": 16, "batch": 2},
+    backend="aot_eager",  # inductor's needs a C++ compiler
     patience=10,  # the sizes are tiny, but the machine may be busy with anything
 )  # fmt: skip

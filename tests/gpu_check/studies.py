@@ -165,6 +165,49 @@ def beyond_memory(place: Place) -> Outcome:
     return found, None
 
 
+# --- compiled, and over ranks ---------------------------------------------------------------------
+
+
+def compiled(place: Place) -> Outcome:
+    return _otherwise(place, {"compile": {"backend": place.sizes.backend}})
+
+
+def over_ranks(place: Place) -> Outcome:
+    """DDP, over NCCL on GPUs; where there is one of these alone it says so and is no failure."""
+    if place.sizes.device == "cuda":
+        import torch
+
+        if (there := torch.cuda.device_count()) < 2:
+            return {"not_tried": f"2 ranks need 2 GPUs, and {there} is visible here"}, None
+    return _otherwise(place, {"ranks": {"kind": "ddp", "count": 2}})
+
+
+def _otherwise(place: Place, how: dict[str, Any]) -> Outcome:
+    """The small GPT trained in another way: one plan at one shape, through all phases."""
+    spec = parse_spec(
+        {
+            "workload": place.sizes.gpt,
+            "plans": ["every-block"],
+            "timing": {"min_pairs": 3, "max_pairs": 3, "budget_s": 0},
+            "device": place.sizes.device,
+            **how,
+        }
+    )
+    _, result = _run(place, spec, place.until_s - _SPARE_S)
+    (one,) = (judged.candidate for judged in result.judged)
+    found: dict[str, Any] = {"study": result.study_id, "sentence": result.sentence}
+    if one.parity is not None:
+        found |= {"bitwise": one.parity.bitwise, "largest_gap": one.parity.largest_relative_gap}
+    if one.memory is not None:
+        found |= {
+            "plain_peak_bytes": one.memory.plain.peak_bytes,
+            "candidate_peak_bytes": one.memory.candidate.peak_bytes,
+        }
+    if one.timing is not None:
+        found |= {"plain_median_s": one.timing.plain_median_s, "update_ratio": one.timing.ratio_median}
+    return found, _trouble(result)
+
+
 # --- the frontier ---------------------------------------------------------------------------------
 
 

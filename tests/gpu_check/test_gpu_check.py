@@ -16,7 +16,7 @@ from recompute_core.spec import Region, parse_spec
 from tests.gpu_check import __main__ as check
 from tests.gpu_check import studies
 from tests.gpu_check.parts import PARTS, Part, Place
-from tests.gpu_check.sizes import DRY
+from tests.gpu_check.sizes import DRY, GPU
 from tests.gpu_check.words import markdown
 
 
@@ -28,9 +28,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if line.startswith("[")] == [
-        f"[{number}/7] {part.title}" for number, part in enumerate(PARTS, 1)
+        f"[{number}/9] {part.title}" for number, part in enumerate(PARTS, 1)
     ]
-    assert done.stdout == f"{out / 'gpu-check.md'}: 7 of 7 parts went well\n"
+    assert done.stdout == f"{out / 'gpu-check.md'}: 9 of 9 parts went well\n"
     return out
 
 
@@ -106,6 +106,29 @@ def test_a_decision_was_signed_and_verified(whole: dict[str, Any]) -> None:
     decision = found(whole, "decision")
     assert decision["study"] == found(whole, "table")["study"]
     assert decision["verified"] is True
+
+
+@pytest.mark.parametrize("part", ["compiled", "ranks"])
+def test_trained_otherwise(whole: dict[str, Any], part: str) -> None:
+    study = found(whole, part)
+    assert study["bitwise"] is True and study["largest_gap"] == 0
+    assert 0 < study["candidate_peak_bytes"] < study["plain_peak_bytes"]
+    assert study["plain_median_s"] > 0
+    assert ("the worst of 2 ranks" in study["sentence"]) == (part == "ranks")
+
+
+def test_one_gpu_is_no_failure_of_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    place = Place(GPU, tmp_path, 60, lambda found: None, lambda line: None)
+    said = {"not_tried": "2 ranks need 2 GPUs, and 1 is visible here"}
+    assert studies.over_ranks(place) == (said, None)
+
+
+def test_help_says_what_is_tried() -> None:
+    asked = [sys.executable, "-m", "tests.gpu_check", "--help"]
+    said = " ".join(subprocess.run(asked, capture_output=True, text=True).stdout.split())
+    assert "a compiled study, DDP over two ranks where there are two GPUs" in said
+    assert "Not FSDP2, not a Ray cluster, not `reinvest`." in said
 
 
 def test_a_frontier_was_planned_and_some_of_it_measured(whole: dict[str, Any]) -> None:
@@ -245,7 +268,7 @@ def test_failed_parts_are_lines_with_their_reasons(
     with pytest.raises(SystemExit) as ended:
         check.main()
     assert ended.value.code == 4
-    assert "6 of 7 parts went well; not so: Saved bytes" in capsys.readouterr().out
+    assert "8 of 9 parts went well; not so: Saved bytes" in capsys.readouterr().out
     assert "**Failed:** it \\| broke" in (tmp_path / "gpu-check.md").read_text()
 
 
@@ -269,7 +292,7 @@ def test_without_a_gpu_it_says_so(
         check.main()
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert said == "there is no CUDA device here; --dry runs the same parts on the CPU\n"
+    assert said == "error: there is no CUDA device here; --dry runs the same parts on the CPU\n"
     assert not (tmp_path / "out").exists()
 
 

@@ -104,7 +104,7 @@ def _over_lengths(found: dict[str, Any]) -> list[str]:
     return lines + _reasons(one for _, _, one in sides) + [*_sources(rows)]
 
 
-def _decision(found: dict[str, Any]) -> list[str]:
+def _facts(found: dict[str, Any]) -> list[str]:
     return _table(("what", "is"), ((name, found[name]) for name in found))
 
 
@@ -146,7 +146,9 @@ _SAID = {
     "memory": _memory,
     "estimates": _estimates,
     "table": _over_lengths,
-    "decision": _decision,
+    "decision": _facts,
+    "compiled": _facts,
+    "ranks": _facts,
     "frontier": _frontier,
 }
 
