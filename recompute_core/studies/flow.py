@@ -122,7 +122,8 @@ def record_of(kind: type[Found], cell: Cell) -> Found:
     try:
         return kind.model_validate(cell.payload)
     except ValidationError:
-        where = f"{cell.phase} of {cell.plan} at {cell.shape_key}"
+        whose = "plain" if cell.plan == PLAIN else cell.plan
+        where = f"{cell.phase} of {whose} at {cell.shape_key}"
         raise StudyError(f"the study is damaged: its record of {where} cannot be read") from None
 
 

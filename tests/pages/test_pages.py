@@ -349,7 +349,7 @@ def test_a_study_with_a_damaged_record_is_one_line(open_page: OpenPage, store: S
         database.execute("UPDATE cells SET payload = NULL WHERE phase = 'noise'")
     app = open_page(page, study=study)
     assert not app.exception
-    damaged = f"study {study} is damaged: a record cannot be read (Noise)"
+    damaged = "the study is damaged: its record of noise of plain at T=128 B=4 cannot be read"
     assert [error.value for error in app.error] == (
         [damaged] if page in ("home", "live", "tradeoff") else []
     )
