@@ -63,7 +63,7 @@ def beyond_chart(
     colours: Palette,
     height: int = 380,
 ) -> go.Figure:
-    """Peak over size in MB on logarithmic axes: filled points are measured, hollow ones estimated."""
+    """Peak over size in MB: filled points are measured, hollow ones estimated, on logarithmic axes."""
     figure = go.Figure(
         layout={
             "height": height,
@@ -77,6 +77,10 @@ def beyond_chart(
                       "tickformat": ",d", "zeroline": False},
         }
     )  # fmt: skip
+    if not estimated:  # sizes close to each other: hardly a power of ten lies between them
+        sizes = sorted({size for points in measured.values() for size in points})
+        figure.update_xaxes(type="linear", tickvals=sizes)
+        figure.update_yaxes(type="linear", tickvals=None, tickformat=",", rangemode="tozero")
     for index, plan in enumerate(plans):
         colour = colours.plain if plan == "none" else colours.series[(index - 1) % len(colours.series)]
         symbol = "square" if plan == "none" else _MARKERS[(index - 1) % len(_MARKERS)]

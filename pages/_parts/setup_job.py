@@ -18,7 +18,6 @@ _KINDS = (_ONE, *get_args(Ranks.model_fields["kind"].annotation))
 _BACKENDS = (_EAGER, *get_args(Backend))
 _MOST_RANKS = 64
 _BUDGETS = ("25", "50", "75")
-_WIDTHS = (1.4, 1)
 
 FIELDS: address.Fields = {
     "ranks": ("Data parallel", OneOf(_KINDS)),
@@ -33,7 +32,7 @@ def job() -> tuple[dict[str, Any], list[str]]:
     engines = get_args(EngineName) if is_configured() else ("local",)
     address.look_at({"engine": ("Engine", OneOf(engines))})
     with st.expander("Devices and compiler"):
-        left, right = st.columns(_WIDTHS)  # a choice's name has room at 1440 px
+        left, right = st.columns([1.4, 1])  # half of a page of 1440 px has room for no third field
         with left:
             kind = st.selectbox(
                 "Data parallel", _KINDS, key="ranks", bind="query-params",
@@ -45,19 +44,16 @@ def job() -> tuple[dict[str, Any], list[str]]:
                 bind="query-params", disabled=kind == _ONE,
                 help=Ranks.model_fields["count"].description,
             )  # fmt: skip
-        left, right = st.columns(_WIDTHS)
-        with left:
-            backend = st.selectbox(
-                "Compiled", _BACKENDS, key="compile", bind="query-params",
-                help=f"{Compile.__doc__} {Compile.model_fields['backend'].description}",
-            )  # fmt: skip
-        with right:
-            budgets = st.pills(
-                "Memory budgets (%)", _BUDGETS, selection_mode="multi", key="budgets",
-                bind="query-params", disabled=backend == _EAGER,
-                help="Plans of a compiled job: the compiler chooses what is recomputed, so that at most "
-                "this share of what it would keep by itself is kept (torch's activation_memory_budget).",
-            )  # fmt: skip
+        backend = st.selectbox(
+            "Compiled", _BACKENDS, key="compile", bind="query-params",
+            help=f"{Compile.__doc__} {Compile.model_fields['backend'].description}",
+        )  # fmt: skip
+        budgets = st.pills(
+            "Memory budgets (%)", _BUDGETS, selection_mode="multi", key="budgets",
+            bind="query-params", disabled=backend == _EAGER,
+            help="Plans of a compiled job: the compiler chooses what is recomputed, so that at most "
+            "this share of what it would keep by itself is kept (torch's activation_memory_budget).",
+        )  # fmt: skip
         engine = _engine(engines)
     said: dict[str, Any] = {"engine": engine}
     if kind != _ONE:
@@ -70,12 +66,10 @@ def job() -> tuple[dict[str, Any], list[str]]:
 def _engine(engines: Sequence[str]) -> str:
     if len(engines) == 1:
         return engines[0]
-    left, _ = st.columns(_WIDTHS)
-    with left:
-        return st.selectbox(
-            "Engine", engines, key="engine", bind="query-params",
-            help=StudySpec.model_fields["engine"].description,
-        )  # fmt: skip
+    return st.selectbox(
+        "Engine", engines, key="engine", bind="query-params",
+        help=StudySpec.model_fields["engine"].description,
+    )  # fmt: skip
 
 
 def refused(spec: StudySpec) -> str | None:

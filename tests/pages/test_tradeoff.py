@@ -369,7 +369,9 @@ def test_of_training_that_estimates_do_not_know_the_measured_points_are_shown(
     assert why in said
     assert search in said
     assert not {"Find the best plans", "Find the longest sequence"} & {b.label for b in app.button}
-    marks = [t for t in json.loads(figures(app)[0])["data"] if t["mode"] == "markers"]
+    chart = json.loads(figures(app)[0])
+    assert chart["layout"]["xaxis"]["tickvals"] == [128, 256]
+    marks = [t for t in chart["data"] if t["mode"] == "markers"]
     assert [(t["x"], t["marker"]["symbol"]) for t in marks] == [
         ([128, 256], symbol) for symbol in ("square", "circle", "diamond")
     ]
