@@ -179,7 +179,8 @@ def _drive(store: Any, study_id: str, lock: Any, json_file: str | None) -> None:
         click.echo(f"\n{result.sentence}")
         for line in rerun_lines(result):
             click.echo(line)
-        click.echo(bytes_and_time(row.spec))
+        if any(one.candidate.memory for one in result.judged):
+            click.echo(bytes_and_time(row.spec))
     _write_json(json_file, result.document())
     sys.exit(4 if row.status != "done" else EXIT_CODES[result.verdict or "undecided"])
 
