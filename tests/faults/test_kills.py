@@ -6,7 +6,7 @@ import pytest
 
 from .__main__ import faults
 
-_KINDS = ("worker", "fork server", "driver", "server", "estimator", "two servers")
+_KINDS = ("worker", "fork server", "driver", "server", "two servers")
 
 
 @pytest.mark.timeout(300)

@@ -18,7 +18,7 @@ from .guard import Watch, bound_memory
 from .kinds import KINDS
 from .run import Kind, try_kind
 
-INPUTS = 25
+INPUTS = 15
 _PAGES = ("addresses", "fields of an address", "pages of a damaged store")
 
 
