@@ -13,6 +13,8 @@ from .visitor import Visitor
 
 _PAGES = ("live", "live", "live", "tradeoff", "decision", "demo", "studies", "")
 """What people look at while a study runs, in turn."""
+_PLANS = ("every-block", "blocks:0", "blocks:1")
+"""At 64 shapes they are more than is measured in five minutes."""
 _WARM_S = 0.2
 """Share of the time after which a server has all in memory that it keeps."""
 
@@ -38,7 +40,9 @@ class Found:
 def crowd(browsers: int, seconds: float) -> Found:
     """So many tabs for so long on one running study, each on a page of its own that redraws itself."""
     with scene() as here, running_server(here) as (address, server):
-        here.write_spec(TINY | {"shapes": [{"seq_len": 8 * n} for n in range(1, 65)]})
+        here.write_spec(
+            TINY | {"plans": list(_PLANS), "shapes": [{"seq_len": 8 * n} for n in range(1, 65)]}
+        )
         driver = here.start("study", str(here.spec), quiet=True)
         while here.study() is None:
             time.sleep(0.1)

@@ -76,6 +76,8 @@ def _spread(store: Store, study: str, pairs: int) -> None:
 
 def _every_page(address: str, study: str) -> list[Shown]:
     found = []
+    with Visitor(address) as first:  # a server loads its modules once
+        first.open()
     for page in _PAGES:
         with Visitor(address, page, {"study": study}) as visitor:
             for _ in range(4):

@@ -71,7 +71,7 @@ class Visitor:
         due = {fragment: time.monotonic() for fragment in self.fragments}
         while (now := time.monotonic()) < end:
             for fragment, every_s in list(self.fragments.items()):
-                if now >= due.setdefault(fragment, now):
+                if fragment in self.fragments and now >= due.setdefault(fragment, now):
                     due[fragment] = now + every_s
                     message = BackMsg()
                     message.rerun_script.fragment_id = fragment
@@ -111,6 +111,8 @@ class Visitor:
             self.troubles.append(str(answer.session_event)[:300])
         if kind == "page_not_found":
             self.troubles.append(f"no page {self.page}")
+        if kind == "new_session" and not answer.metadata.run.fragment_ids:
+            self.fragments.clear()  # the whole page comes anew, with fragments of its own
         if kind == "stop_auto_rerun":
             for fragment in answer.stop_auto_rerun.fragment_ids:
                 self.fragments.pop(fragment, None)
