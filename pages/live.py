@@ -59,11 +59,12 @@ def _watch(study: str, was_ended: bool) -> None:
         st.rerun()
     _title(study)
     live = not found.row.ended
-    board = progress.grid(found.result, found.cells, live)
+    # What every browser shows of the same cells is made once for all of them.
+    board = found.once("board", lambda: progress.grid(found.result, found.cells, live))
     _head(found, board)
     if training := training_line(found.row.spec, found.result.environment):
         st.caption(literal(training))
-    st.html(markup.step_row(progress.steps(found.result, board)))
+    st.html(found.once("steps", lambda: markup.step_row(progress.steps(found.result, board))))
     with st.container(key="stack-live"):
         left, right = st.columns([2.1, 1], gap="medium")
     with left:
@@ -71,7 +72,7 @@ def _watch(study: str, was_ended: bool) -> None:
     with right:
         _newest(found)
     st.subheader("Cells", anchor=False)
-    st.html(markup.cell_grid(board))
+    st.html(found.once("grid", lambda: markup.cell_grid(board)))
     st.caption(
         f"{CELL_MEANING}: a letter, by the names of the row above. "
         f"{literal(shape_note(found.row.spec))} "
@@ -191,12 +192,16 @@ def _newest(found: Snapshot) -> None:
 
 
 def _log(found: Snapshot) -> None:
+    st.html(found.once("log", lambda: _log_list(found)))  # pairs and progress add no line to it
+
+
+def _log_list(found: Snapshot) -> str:
     lines = progress.log_lines(found.events, found.cells)[-200:]
     items = "".join(
         f"<li><time>{datetime.fromtimestamp(at, UTC):%H:%M:%S}</time>{escape(text)}</li>"
         for at, text in reversed(lines)
     )
-    st.html(f'<ol class="rs-log">{items}</ol>' if items else "<p>Nothing yet.</p>")
+    return f'<ol class="rs-log">{items}</ol>' if items else "<p>Nothing yet.</p>"
 
 
 main()
