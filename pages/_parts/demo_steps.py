@@ -80,7 +80,11 @@ def _keeps(stage: Stage, left: Place, right: Place) -> None:
             st.html(markup.strip(demo_words.no_timeline(plain), "plain"))
         else:
             alt = f"Memory in use over one plain update, in MB. {demo_words.keeps(plain).text}"
-            _chart(demo_charts.kept_chart(plain, plain.timeline, stage.look), "kept", alt)
+            timeline, look = plain.timeline, stage.look
+            made = stage.found.once(
+                ("demo kept", look), lambda: demo_charts.kept_chart(plain, timeline, look)
+            )
+            _chart(made, "kept", alt)
     with right:
         _say(demo_words.keeps(plain))
         _explain(plain)
