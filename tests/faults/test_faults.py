@@ -35,7 +35,7 @@ def test_every_kind_is_tried() -> None:
 def test_nothing_is_lost_doubled_or_left(kind: str) -> None:
     if kind not in faults():
         pytest.skip("no file system can be mounted here, or libfaketime is not installed")
-    found = faults()[kind](random.Random(1))  # its first page is the one that is broken
+    found = faults()[kind](random.Random(1))  # breaks a store at its first page
     assert found.is_clean, found
 
 
