@@ -7,10 +7,15 @@ LONGEST = 480
 """Letters of what an error says, at most."""
 
 
+def printable(text: str) -> str:
+    """Foreign text for one line: whoever wrote it may have written anything."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def in_one_line(text: str) -> str:
     """What is said on one line, whatever it quotes: printable, no breaks, cut in the middle, as what is
     wrong stands at the end as often as at the beginning."""
-    text = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+    text = printable(" ".join(text.split()))
     half = LONGEST // 2 - 2
     return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from .errors import printable as printable
 from .intervals import Interval, coverage
 from .results import Outcome, Timing
 from .spec import Ranks, StudySpec
@@ -164,8 +165,3 @@ def quotation(text: str) -> str:
     """A foreign name for a sentence of ours: in quotation marks, which it cannot close, and cut."""
     said = printable(" ".join(text.split())).replace("“", "'").replace("”", "'")
     return f"“{said if len(said) <= 60 else said[:59] + '…'}”"
-
-
-def printable(text: str) -> str:
-    """Foreign text for one line: whoever wrote it may have written anything."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
