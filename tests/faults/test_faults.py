@@ -8,18 +8,18 @@ from recompute_core.studies.store import Store
 
 from . import aftermath
 from .__main__ import faults
-from .kills import ended_of
 from .ledger import Count, table
-from .scene import scene
+from .scene import ended, scene
 from .test_kills import _KINDS as KILLS
 
 _KINDS = (
     *("worker says half a line", "worker says 100 MB", "store corrupted", "stopped while signing"),
-    *("disk full", "store read-only", "clock put back"),
+    *("disk full", "store read-only"),
 )
 _ELSEWHERE = {
     "worker says garbage": "tests/core/test_driver.py",
     "worker says nothing for ever": "tests/core/test_driver.py",
+    "clock put back": "tests/core/test_store.py",
     "estimator": "tests/core/test_estimator.py",
     "Ray node": "tests/cluster/test_ray.py",
 }
@@ -34,7 +34,7 @@ def test_every_kind_is_tried() -> None:
 @pytest.mark.parametrize("kind", _KINDS)
 def test_nothing_is_lost_doubled_or_left(kind: str) -> None:
     if kind not in faults():
-        pytest.skip("no file system can be mounted here, or libfaketime is not installed")
+        pytest.skip("no file system can be mounted here")
     found = faults()[kind](random.Random(1))  # breaks a store at its first page
     assert found.is_clean, found
 
@@ -43,7 +43,7 @@ def test_nothing_is_lost_doubled_or_left(kind: str) -> None:
 def test_what_is_lost_doubled_left_or_broken_is_counted() -> None:
     """A ruined aftermath: a finished phase gone, another finished twice, a process left, no key word."""
     with scene() as here:
-        said = ended_of(here, here.start_study())
+        said = ended(here.start_study())
         before, study = here.finished(), here.study()
         assert study is not None
         clean = Count("clean", runs=1, injected=1)
