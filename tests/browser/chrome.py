@@ -69,25 +69,32 @@ def free_port() -> int:
 @contextmanager
 def serving(home: Path, port: int, secrets: Callable[[str], str] = lambda address: "") -> Iterator[str]:
     """The server alone; the drivers of its studies outlive it."""
-    log = home / "server.log"
     # A temporary folder of its own keeps this server's studies out of the machine's queue.
     apart = home / "tmp"
     apart.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
+    options: tuple[str, ...] = ()
     if text := secrets(f"http://127.0.0.1:{port}"):
         (home / "secrets.toml").write_text(text)
-        command += ["--secrets.files", str(home / "secrets.toml")]
+        options = ("--secrets.files", str(home / "secrets.toml"))
+    environment = {**os.environ, "RECOMPUTE_HOME": str(home), "TMPDIR": str(apart)}
+    with running(port, environment, home / "server.log", *options) as (address, _):
+        yield address
+
+
+@contextmanager
+def running(
+    port: int, environment: dict[str, str], log: Path, *options: str
+) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+    """The server as a process in an environment; its address once it answers, and the process."""
+    command = [sys.executable, "-m", "streamlit", "run", "app.py", "--server.port", str(port)]
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, "RECOMPUTE_HOME": str(home), "TMPDIR": str(apart)},
-            stdout=out,
-            stderr=out,
+            [*command, *options], cwd=ROOT, env=environment, stdout=out, stderr=out
         )
+    address = f"http://127.0.0.1:{port}"
     try:
-        _wait_for(f"http://127.0.0.1:{port}/api/healthz", process, log)
-        yield f"http://127.0.0.1:{port}"
+        _wait_for(f"{address}/api/healthz", process, log)
+        yield address, process
     finally:
         process.terminate()
         try:

@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 
 from . import aftermath
-from .kills import ended_of
 from .ledger import Count
-from .scene import eventually, scene
+from .scene import ended, eventually, scene
 
 IN_ORDER = [
     *(("none", phase) for phase in ("reference", "noise", "legality")),
@@ -43,7 +42,7 @@ def put_back(chance: random.Random) -> Count:
         time.sleep(chance.uniform(0, 1.5))
         count.injected = int(started.poll() is None)
         clock.write_text("-1h\n")
-        said = ended_of(here, started)
+        said = ended(started)
         count.broken += said.code not in (0, 1, 3)
         study = here.study()
         assert study is not None

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import aftermath
-from .kills import ended_of
 from .ledger import Count
-from .scene import Scene, scene
+from .scene import Scene, ended, scene
 
 _SMALL_KB, _ROOMY_KB = 400, 64_000
 
@@ -29,7 +28,7 @@ def full(kilobytes: int = _SMALL_KB) -> Count:
     """A study whose store's disk fills up; with more room it goes on."""
     count = Count("disk full", runs=1)
     with scene() as here, _disk(here, kilobytes):
-        said = ended_of(here, here.start_study())
+        said = ended(here.start_study())
         count.injected = int(said.code == 4 and "disk" in said.err)
         count.tracebacks += not said.is_plain
         _again(here, f"size={_ROOMY_KB}k")
@@ -41,7 +40,7 @@ def read_only() -> Count:
     """Every command on a store that cannot be written to; then it can."""
     count = Count("store read-only", runs=1)
     with scene() as here, _disk(here, _ROOMY_KB):
-        assert ended_of(here, here.start_study()).code in (0, 1, 3)
+        assert ended(here.start_study()).code in (0, 1, 3)
         before, study = here.finished(), here.study()
         assert study is not None
         _again(here, "ro")

@@ -2,9 +2,8 @@
 
 import random
 
-from .kills import ended_of
 from .ledger import Count
-from .scene import scene
+from .scene import ended, scene
 
 _PAGE = 4096
 
@@ -16,7 +15,7 @@ def corrupt(chance: random.Random) -> Count:
     and is not what it was is."""
     count = Count("store corrupted", runs=1)
     with scene() as here:
-        assert ended_of(here, here.start_study()).code in (0, 1, 3)
+        assert ended(here.start_study()).code in (0, 1, 3)
         before, study, path = here.finished(), here.study(), here.home / "recompute.sqlite3"
         assert study is not None
         content = bytearray(path.read_bytes())
@@ -36,7 +35,7 @@ def corrupt(chance: random.Random) -> Count:
         after = here.finished()
         count.lost += sum(before.get(key) != cell for key, cell in after.items())
         count.broken += here.run("studies").code != 0
-        again = ended_of(here, here.start_study())
+        again = ended(here.start_study())
         count.broken += again.code not in (0, 1, 3)
         count.tracebacks += not again.is_plain
         count.orphans += here.orphans()

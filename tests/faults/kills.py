@@ -9,7 +9,7 @@ import psutil
 
 from . import aftermath
 from .ledger import Count
-from .scene import Said, Scene, Started, eventually, scene
+from .scene import ended, eventually, scene
 
 Victim = Callable[[psutil.Process], psutil.Process | None]
 """Finds whom to kill, from the driver's process."""
@@ -40,7 +40,7 @@ def kill(kind: str, chance: random.Random) -> Count:
         time.sleep(chance.uniform(0, 4))
         count.injected = _hit(VICTIMS[kind], psutil.Process(started.pid), chance)
         before = here.finished()
-        aftermath.look(here, count, before, ended_of(here, started))
+        aftermath.look(here, count, before, ended(started))
     return count
 
 
@@ -60,9 +60,3 @@ def _hit(find: Victim, driver: psutil.Process, chance: random.Random) -> int:
             return 0
         time.sleep(0.005)
     return 0
-
-
-def ended_of(here: Scene, started: Started) -> Said:
-    """What a command said that has met its fault, once it has ended."""
-    out, err = started.communicate(timeout=240)
-    return Said(started.returncode, out, err)

@@ -5,9 +5,8 @@ import time
 from importlib.util import find_spec
 
 from . import aftermath
-from .kills import ended_of
 from .ledger import Count
-from .scene import MARK, TINY, Scene, eventually, scene
+from .scene import MARK, TINY, Scene, ended, eventually, scene
 
 _STORE_BYTES = 100 << 20
 
@@ -35,7 +34,7 @@ def killed(chance: random.Random) -> Count:
             count.injected = int(started.poll() is None)
             before = here.finished()
             cluster.remove_node(nodes.pop(chance.randrange(2)), allow_graceful=False)
-            said = ended_of(here, started)
+            said = ended(started)
             _node(cluster, here, 2)
             aftermath.look(here, count, before, said, ended=False)
         finally:

@@ -97,16 +97,9 @@ class Scene:
     def start_study(self) -> "Started":
         return self.start("study", str(self.spec), "--json", "-")
 
-    def run(self, *arguments: str, patience_s: float = 4 * _PATIENCE_S) -> "Said":
-        """A command to its end; one that has none is a fault of its own (TimeoutExpired)."""
-        started = self.start(*arguments)
-        try:
-            out, err = started.communicate(timeout=patience_s)
-        except subprocess.TimeoutExpired:
-            started.kill()
-            started.communicate()
-            raise
-        return Said(started.returncode, out, err)
+    def run(self, *arguments: str) -> "Said":
+        """A command to its end."""
+        return ended(self.start(*arguments))
 
     @contextmanager
     def store(self) -> Iterator[Store]:
@@ -182,6 +175,17 @@ class Said:
     def is_plain(self) -> bool:
         """Whether it said no traceback."""
         return "Traceback" not in self.out + self.err
+
+
+def ended(started: Started) -> Said:
+    """What a command said, once it has ended; one that never does is itself a fault (TimeoutExpired)."""
+    try:
+        out, err = started.communicate(timeout=4 * _PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        started.kill()
+        started.communicate()
+        raise
+    return Said(started.returncode, out, err)
 
 
 @contextmanager

@@ -4,13 +4,12 @@ import random
 import subprocess
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 import psutil
 
-from tests.browser.chrome import free_port
+from tests.browser.chrome import free_port, running
 from tests.load.visitor import Visitor
 
 from . import aftermath
@@ -63,7 +62,7 @@ def estimator_killed(chance: random.Random) -> Count:
     return count
 
 
-def _kill_one(server: "subprocess.Popen[str]", chance: random.Random, count: Count) -> None:
+def _kill_one(server: "subprocess.Popen[bytes]", chance: random.Random, count: Count) -> None:
     """As soon as there is an estimator, and a moment later."""
     if eventually(lambda: _estimators(server), 20):
         time.sleep(chance.uniform(0, 2))
@@ -127,32 +126,13 @@ def _at(here: Scene, address: str | None) -> Iterator[str]:
         yield fresh
 
 
-@contextmanager
-def running_server(here: Scene) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+def running_server(here: Scene) -> AbstractContextManager[tuple[str, "subprocess.Popen[bytes]"]]:
+    """A server of this scene."""
     port = free_port()
-    address = f"http://127.0.0.1:{port}"
-    options = ("run", "app.py", "--server.port", str(port))
-    server = here.start(*options, program=("-m", "streamlit"), quiet=True)
-    try:
-        assert eventually(lambda: _answers(address)), "the server does not answer"
-        yield address, server
-    finally:
-        server.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            server.wait(10)
-        server.kill()
-        server.wait(10)
+    return running(port, here.environment, here.folder / f"server-{port}.log")
 
 
-def _answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/api/healthz", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
-def _estimators(server: "subprocess.Popen[str]") -> list[psutil.Process]:
+def _estimators(server: "subprocess.Popen[bytes]") -> list[psutil.Process]:
     found = []
     for process in psutil.Process(server.pid).children(recursive=True):
         with suppress(psutil.Error):

@@ -7,16 +7,15 @@ import subprocess
 import time
 from pathlib import Path
 
-from .kills import ended_of
 from .ledger import Count
-from .scene import Said, Scene, scene
+from .scene import Said, Scene, ended, scene
 
 
 def interrupted(chance: random.Random, times: int) -> Count:
     """One finished study, signed `times` times, each time stopped at another moment."""
     count = Count("stopped while signing")
     with scene() as here:
-        assert ended_of(here, here.start_study()).code in (0, 1, 3)
+        assert ended(here.start_study()).code in (0, 1, 3)
         before, study, key = here.finished(), here.study(), here.folder / "signer.key"
         assert study is not None
         here.extra = {"RECOMPUTE_KEY_PASSPHRASE": "correct horse battery"}
@@ -33,7 +32,7 @@ def interrupted(chance: random.Random, times: int) -> Count:
             time.sleep(chance.uniform(0.3, 1.0) * takes_s)
             count.injected += started.poll() is None
             started.send_signal(signal.SIGTERM if number % 2 else signal.SIGKILL)
-            said = ended_of(here, started)
+            said = ended(started)
             count.tracebacks += not said.is_plain
             if out.exists():
                 count.broken += here.run("verify", str(out)).code != 0
@@ -53,4 +52,4 @@ def _start(here: Scene, study: str, key: Path, out: str) -> "subprocess.Popen[st
 
 
 def _signed(here: Scene, study: str, key: Path, out: str) -> Said:
-    return ended_of(here, _start(here, study, key, out))
+    return ended(_start(here, study, key, out))

@@ -1,10 +1,9 @@
 """Workers that say half a line, garbage, 100 MB without an end, or nothing for ever."""
 
 from . import aftermath
-from .kills import ended_of
 from .ledger import Count
 from .saboteur import KINDS
-from .scene import TINY, scene
+from .scene import TINY, ended, scene
 
 _SILENCE_S = 5
 
@@ -16,7 +15,7 @@ def misbehave(kind: str) -> Count:
     with scene() as here:
         here.write_spec(TINY | {"silence_s": _SILENCE_S})
         program = ("-m", "tests.faults.saboteur", kind)
-        said = ended_of(here, here.start("study", str(here.spec), "--json", "-", program=program))
+        said = ended(here.start("study", str(here.spec), "--json", "-", program=program))
         count.injected = int(said.code == 4 and "parity failed for every-block" in said.err)
         aftermath.look(here, count, here.finished(), said)
     return count
