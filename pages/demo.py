@@ -17,7 +17,7 @@ from pages._parts.words import device_line, literal, when, workload_label
 from recompute_core.words import MB_NOTE, count, listed
 
 _QUESTION = "What does recomputing cost and save, shown step by step?"
-_STEP, _WROTE = "demo step", "demo address"
+_DRAWN, _WROTE = "demo step", "demo address"
 _ON_ITS_WAY_S = 3.0
 _MOST_NAMED = 3
 _STYLE = Path(__file__).parent / "_parts" / "demo.css"
@@ -125,14 +125,9 @@ def _write(name: str, value: str) -> None:
 
 
 def _go(step: int) -> None:
-    elsewhere = step != _step()
     _write("step", str(step))
-    if elsewhere:  # a press that was told twice must not take a slider from under a hand
+    if step != st.session_state[_DRAWN]:  # a press told twice must not take a slider from under a hand
         start_anew()
-
-
-def _chosen() -> None:
-    _go(st.session_state[_STEP])
 
 
 def _present(large: bool) -> None:
@@ -140,17 +135,19 @@ def _present(large: bool) -> None:
 
 
 def _steps(step: int, large: bool) -> None:
-    """The names of all steps, the present one marked; back and next."""
-    st.session_state[_STEP] = step
-    numbers = range(1, len(STEPS) + 1)
+    """The names of all steps, the present one marked; back and next. Buttons all: a choice that is set
+    from here comes back as it was before, with a redraw that was on its way, and would be taken for one
+    of the reader's."""
+    st.session_state[_DRAWN] = step
     with st.container(
         key="demo-steps", horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"
     ):
-        st.segmented_control(
-            "Step of the demo", numbers, required=True, key=_STEP, on_change=_chosen,
-            format_func=lambda number: f"{number}\u2002{STEPS[number - 1]}",
-            label_visibility="collapsed", wrap=True,
-        )  # fmt: skip
+        with st.container(key="demo-names", horizontal=True, gap=None, width="content"):
+            for number, name in enumerate(STEPS, 1):
+                st.button(
+                    f"{number}\u2002{name}", key=f"demo step {number}", on_click=_go, args=(number,),
+                    type="secondary" if number == step else "tertiary",
+                )  # fmt: skip
         with st.container(horizontal=True, gap="small", width="content"):
             st.button(
                 "Back", key="demo back", disabled=step == 1, on_click=_go, args=(step - 1,),

@@ -7,7 +7,7 @@ from html import escape
 import streamlit as st
 
 from pages._parts import chrome, markup, progress
-from pages._parts.data import Snapshot, get_store, snapshot, speed
+from pages._parts.data import Snapshot, board_of, expected, get_store, snapshot
 from pages._parts.measure_longer import lead_on
 from pages._parts.pairs import pairs_chart
 from pages._parts.picture import not_measured, points
@@ -26,7 +26,6 @@ from pages._parts.words import (
     workload_label,
 )
 from recompute_core.errors import InputError, StoreError
-from recompute_core.studies.forecast import forecast
 from recompute_core.studies.launch import resume
 from recompute_core.words import MB_NOTE, count, interval_name
 
@@ -60,7 +59,7 @@ def _watch(study: str, was_ended: bool) -> None:
     _title(study)
     live = not found.row.ended
     # What every browser shows of the same cells is made once for all of them.
-    board = found.once("board", lambda: progress.grid(found.result, found.cells, live))
+    board = board_of(found)
     _head(found, board)
     if training := training_line(found.row.spec, found.result.environment):
         st.caption(literal(training))
@@ -108,8 +107,7 @@ def _cancel(study: str) -> None:
 
 def _standing(found: Snapshot, board: list[progress.GridCell], queue: Queue | None) -> str:
     row = found.row
-    name = row.spec.workload.name
-    what = workload_label(name)
+    what = workload_label(row.spec.workload.name)
     if row.cancel:
         return f"Cancelling {what}: stopping after what is being written."
     if queue is not None:
@@ -119,10 +117,9 @@ def _standing(found: Snapshot, board: list[progress.GridCell], queue: Queue | No
     if making := progress.preparing(found.events):
         return f"Once on this machine, {making}."
     done, total = progress.settled(board)
-    expected = forecast(row.spec, speed(get_store(), name))
     now = time.time()
     spent = elapsed_s(found.events, now)
-    still = left_words(time_left(expected, board, found.cells, spent, now))
+    still = left_words(time_left(expected(found), board, found.cells, spent, now))
     return f"Measuring {what}: {done} of {total} cells, {duration(spent)} so far{still}."
 
 

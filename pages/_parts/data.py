@@ -5,6 +5,7 @@ server shares the parsed records, which never change.
 """
 
 import threading
+import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,10 +22,12 @@ from recompute_core.results import StudyResult
 from recompute_core.settings import OwnSettings
 from recompute_core.spec import StudySpec
 from recompute_core.studies.assemble import assemble
-from recompute_core.studies.forecast import measured_speed
+from recompute_core.studies.forecast import Forecast, forecast, measured_speed
 from recompute_core.studies.salvage import is_marked
 from recompute_core.studies.searching import at_shape
 from recompute_core.studies.store import Cell, Event, Status, Store, StudyRow, home_folder
+
+from .progress import GridCell, grid
 
 T = TypeVar("T")
 
@@ -94,6 +97,10 @@ class Snapshot:
         return made
 
 
+_REST, _REST_MOST_S = 10, 1.0
+"""A study that changes all the time is read for at most a tenth of it, and at least every second."""
+
+
 @dataclass
 class _Feed:
     """One study's events so far, and its result at its last change."""
@@ -103,25 +110,31 @@ class _Feed:
     """The newest event that changed a cell; pairs and progress do not."""
     events: list[Event] = field(default_factory=list)
     read: tuple[int, Status] | None = None
-    cells: list[Cell] = field(default_factory=list)
-    result: StudyResult | None = None
-    memo: dict[Hashable, Any] = field(default_factory=dict)
+    last: Snapshot | None = None
+    rest_until: float = 0.0
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     def refresh(self, store: Store, study: str) -> Snapshot:
         with self.guard:
             row = store.study(study)
+            begun = time.monotonic()
+            if self.last is not None and row == self.last.row and begun < self.rest_until:
+                return self.last
             while fresh := store.events(study, self.seq):
                 self.events += fresh
                 self.seq = fresh[-1].seq
                 changes = [e.seq for e in fresh if e.kind not in ("pair", "progress")]
                 self.cells_seq = changes[-1] if changes else self.cells_seq
-            if self.result is None or self.read != (self.cells_seq, row.status):
-                self.cells = store.cells(study)
-                self.result = assemble(row, self.cells)
-                self.memo = {}
+            if self.last is None or self.read != (self.cells_seq, row.status):
+                cells, memo = store.cells(study), {}
+                result = assemble(row, cells)
                 self.read = (self.cells_seq, row.status)
-            return Snapshot(row, self.cells, list(self.events), self.result, self.memo)
+            else:
+                cells, result, memo = self.last.cells, self.last.result, self.last.memo
+            self.last = Snapshot(row, cells, list(self.events), result, memo)
+            now = time.monotonic()
+            self.rest_until = now + min(_REST * (now - begun), _REST_MOST_S)
+            return self.last
 
 
 @lru_cache(maxsize=32)
@@ -144,6 +157,17 @@ def speed(store: Store, workload: str) -> float | None:
     newest = store.studies(limit=1)
     stamp = f"{newest[0].id} {newest[0].status}" if newest else ""
     return _speed(store.home, workload, stamp)
+
+
+def board_of(found: Snapshot) -> list[GridCell]:
+    """Every plan at every shape of a study, phase by phase."""
+    return found.once("board", lambda: grid(found.result, found.cells, not found.row.ended))
+
+
+def expected(found: Snapshot) -> Forecast:
+    """What a study was going to cost."""
+    spec = found.row.spec
+    return found.once("forecast", lambda: forecast(spec, speed(get_store(), spec.workload.name)))
 
 
 def measured_in(row: StudyRow, shape: str) -> dict[str, str]:

@@ -11,11 +11,10 @@ import streamlit as st
 from recompute_core.gates import deciding
 from recompute_core.rerun import torn
 from recompute_core.results import Measured, Memory
-from recompute_core.studies.forecast import forecast
 from recompute_core.words import count
 
 from . import chrome, demo_charts, demo_gates, demo_words, markup, progress
-from .data import Snapshot, get_store, speed
+from .data import Snapshot, board_of, expected
 from .demo_charts import Look
 from .demo_study import DEMO, Told, arrived, speed_up
 from .demo_words import Said
@@ -255,7 +254,7 @@ def _absent(step: int, stage: Stage, place: Place) -> None:
         if not stage.ended and not candidate.troubles:
             waits = demo_words.not_yet(step)
             st.html(f'<div class="rs-demo-absent" role="status"><p>{escape(waits)}</p></div>')
-            st.html(markup.step_row(progress.steps(found.result, _board(found))))
+            st.html(markup.step_row(progress.steps(found.result, board_of(found))))
             return
         why, todo = demo_words.missing(candidate, stage.ended, stage.told.failed)
         st.html(
@@ -273,10 +272,6 @@ def launch_button() -> None:
         st.rerun()
 
 
-def _board(found: Snapshot) -> list[progress.GridCell]:
-    return progress.grid(found.result, found.cells, not found.row.ended)
-
-
 def standing(found: Snapshot) -> str:
     """What a study that is not done is doing, or how it ended, in a line."""
     row = found.row
@@ -287,11 +282,11 @@ def standing(found: Snapshot) -> str:
         return f"Queued: {what} starts as soon as the device is free."
     if not found.cells:
         return f"Starting {what}: torch is being loaded."
-    board = _board(found)
+    board = board_of(found)
     done, total = progress.settled(board)
-    expected, now = forecast(row.spec, speed(get_store(), row.spec.workload.name)), time.time()
+    now = time.time()
     spent = elapsed_s(found.events, now)
-    still = left_words(time_left(expected, board, found.cells, spent, now))
+    still = left_words(time_left(expected(found), board, found.cells, spent, now))
     running = next((cell for cell in found.cells if cell.state == "running"), None)
     doing = f": {running.phase} of {plan_label(running.plan)}" if running else ""
     return f"Measuring {what}{doing}, {done} of {total} cells{still}."

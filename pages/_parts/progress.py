@@ -72,6 +72,7 @@ class Step:
 def grid(result: StudyResult, cells: Sequence[Cell], live: bool) -> list[GridCell]:
     """Every plan at every shape, plain first."""
     known = {(cell.shape_key, cell.plan, cell.phase): cell for cell in cells}
+    failures = _failures(cells)
     rows: list[GridCell] = []
     by_shape: dict[str, list[Judged]] = {}
     for one in result.judged:
@@ -80,14 +81,18 @@ def grid(result: StudyResult, cells: Sequence[Cell], live: bool) -> list[GridCel
         phases = tuple(
             (phase, _state(known.get((shape, PLAIN, phase)), live, False)) for phase in PLAIN_PHASES
         )
-        rows.append(
-            GridCell(shape, PLAIN, phases, _note(phases, live), why=_why_failed(known, shape, PLAIN))
-        )
-        rows += [_candidate_cell(one, known, live) for one in judged]
+        why = failures.get((shape, PLAIN), "")
+        rows.append(GridCell(shape, PLAIN, phases, _note(phases, live), why=why))
+        rows += [
+            _candidate_cell(one, known, failures.get((shape, one.candidate.plan), ""), live)
+            for one in judged
+        ]
     return rows
 
 
-def _candidate_cell(one: Judged, known: dict[tuple[str, str, Phase], Cell], live: bool) -> GridCell:
+def _candidate_cell(
+    one: Judged, known: dict[tuple[str, str, Phase], Cell], failure: str, live: bool
+) -> GridCell:
     candidate = one.candidate
     stopped = isinstance(candidate, Refused) and candidate.stopped_by != "pending"
     phases = tuple(
@@ -104,16 +109,16 @@ def _candidate_cell(one: Judged, known: dict[tuple[str, str, Phase], Cell], live
         verdict = "keep_original"
     elif isinstance(candidate, Proven) and candidate.failure:
         note = "failed"
-    why = _why_failed(known, candidate.shape_key, candidate.plan)
+    why = failure
     if not why and isinstance(candidate, Refused) and candidate.stopped_by not in ("pending", "failure"):
         why = candidate.troubles[0]
     return GridCell(candidate.shape_key, candidate.plan, phases, note, verdict, why)
 
 
-def _why_failed(known: dict[tuple[str, str, Phase], Cell], shape: str, plan: str) -> str:
-    """The reason of the phase that failed here, where one did; a worker's may be many lines long."""
-    failed = (cell for key, cell in known.items() if key[:2] == (shape, plan) and cell.state == "failed")
-    return next((f"{cell.phase}: {cell.reason}" for cell in failed), "")
+def _failures(cells: Sequence[Cell]) -> dict[tuple[str, str], str]:
+    """By shape and plan the reason of the phase that failed there; a worker's may be many lines long."""
+    failed = [cell for cell in cells if cell.state == "failed"]
+    return {(cell.shape_key, cell.plan): f"{cell.phase}: {cell.reason}" for cell in reversed(failed)}
 
 
 def _state(cell: Cell | None, live: bool, stopped: bool) -> State:

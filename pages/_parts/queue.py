@@ -47,8 +47,7 @@ def queue_of(store: Store, live: Sequence[StudyRow] | None = None) -> Queue:
     running = next((row for row in rows if row.status == "running"), None)
     measuring, shape, also = None, None, len(searching)
     if running is not None:
-        done = sum(cell.state != "running" for cell in store.cells(running.id))
-        what = workload_label(running.spec.workload.name)
+        what, done = workload_label(running.spec.workload.name), store.ended_cells(running.id)
         measuring = f"{what}, {done} of {total_cells(running.spec)} cells"
     elif searching and search_progress(store, *searching[0]) != "waiting":
         shape, also = searching[0][1], also - 1

@@ -250,6 +250,12 @@ class Store:
             rows = db.execute("SELECT * FROM cells WHERE study = ? ORDER BY rowid", (study,)).fetchall()
         return [self._sound(study, _cell_of, row) for row in rows]
 
+    def ended_cells(self, study: str) -> int:
+        """How many cells of a study came to an end."""
+        with self._transaction() as db:
+            query = "SELECT count(*) FROM cells WHERE study = ? AND state != 'running'"
+            return int(db.execute(query, (study,)).fetchone()[0])
+
     def timed(self, shape_key: str) -> list[tuple[str, str]]:
         """Study and plan of whatever was timed at a shape, the newest study first."""
         with self._transaction() as db:
