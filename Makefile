@@ -27,8 +27,8 @@ test: .venv/dev tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadfile --ignore=tests/browser
-	$(BIN)/pytest tests/browser
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/browser
+	$(BIN)/pytest -n 2 --dist loadfile tests/browser
 
 test-ray: .venv/dev
 	$(BIN)/pytest tests/cluster

@@ -1,12 +1,13 @@
 """A clock that is put back by an hour while a study runs, by libfaketime under every process of it."""
 
 import random
+import sys
 import time
 from pathlib import Path
 
 from . import aftermath
 from .ledger import Count
-from .scene import ended, eventually, scene
+from .scene import VERDICTS, ended, eventually, scene
 
 IN_ORDER = [
     *(("none", phase) for phase in ("reference", "noise", "legality")),
@@ -43,11 +44,13 @@ def put_back(chance: random.Random) -> Count:
         count.injected = int(started.poll() is None)
         clock.write_text("-1h\n")
         said = ended(started)
-        count.broken += said.code not in (0, 1, 3)
         study = here.study()
         assert study is not None
         with here.store() as store:
             cells = store.cells(study)
+        if said.code not in VERDICTS:
+            count.broken += 1
+            print([cell.reason for cell in cells if cell.state == "failed"], said.err, file=sys.stderr)
         count.broken += sum(cell.seconds is None or cell.seconds < 0 for cell in cells)
         count.broken += [(cell.plan, cell.phase) for cell in cells] != IN_ORDER
         aftermath.look(here, count, here.finished(), said)
