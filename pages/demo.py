@@ -102,9 +102,9 @@ def _step() -> int:
 def _address(name: str) -> str:
     """What the address says. A redraw that was on its way when something was pressed still brings the
     address of before: that is put right."""
-    when, wrote = st.session_state.get(_WROTE, (-_ON_ITS_WAY_S, {}))
-    if name in wrote and time.monotonic() - when < _ON_ITS_WAY_S:
-        _put(name, wrote[name])
+    moment, value = st.session_state.get(_WROTE, {}).get(name, (-_ON_ITS_WAY_S, ""))
+    if time.monotonic() - moment < _ON_ITS_WAY_S:
+        _put(name, value)
     return st.query_params.get(name, "")
 
 
@@ -119,8 +119,7 @@ def _put(name: str, value: str) -> None:
 
 def _write(name: str, value: str) -> None:
     """Say something in the address; an empty value takes it out."""
-    _, wrote = st.session_state.get(_WROTE, (0, {}))
-    st.session_state[_WROTE] = (time.monotonic(), {**wrote, name: value})
+    st.session_state.setdefault(_WROTE, {})[name] = (time.monotonic(), value)
     _put(name, value)
 
 

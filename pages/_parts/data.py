@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import streamlit as st
 
@@ -87,14 +88,23 @@ class Snapshot:
     events: list[Event]
     result: StudyResult
     """Judged by the declared thresholds."""
-    memo: dict[Hashable, Any]
+    memo: "_Memo"
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, made once for as long as the study's cells stay as they are."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        made: T = self.memo[key]
+        with self.memo.guard:
+            if key not in self.memo.made:
+                self.memo.made[key] = make()
+            made: T = self.memo.made[key]
         return made
+
+
+@dataclass(frozen=True)
+class _Memo:
+    """What was made of a study's cells; many browsers that ask at once wait for one that makes it."""
+
+    made: dict[Hashable, Any] = field(default_factory=dict)
+    guard: threading.RLock = field(default_factory=threading.RLock)
 
 
 _REST, _REST_MOST_S = 10, 1.0
@@ -126,7 +136,7 @@ class _Feed:
                 changes = [e.seq for e in fresh if e.kind not in ("pair", "progress")]
                 self.cells_seq = changes[-1] if changes else self.cells_seq
             if self.last is None or self.read != (self.cells_seq, row.status):
-                cells, memo = store.cells(study), {}
+                cells, memo = store.cells(study), _Memo()
                 result = assemble(row, cells)
                 self.read = (self.cells_seq, row.status)
             else:
@@ -137,9 +147,12 @@ class _Feed:
             return self.last
 
 
-@lru_cache(maxsize=32)
+_FEEDS: WeakKeyDictionary[Store, Callable[[str], _Feed]] = WeakKeyDictionary()
+"""By store the feeds of its studies; they go with it where another is opened in its place."""
+
+
 def _feed(store: Store, study: str) -> _Feed:
-    return _Feed()
+    return _FEEDS.setdefault(store, lru_cache(maxsize=32)(lambda _: _Feed()))(study)
 
 
 def snapshot(store: Store, study: str) -> Snapshot:
@@ -167,7 +180,8 @@ def board_of(found: Snapshot) -> list[GridCell]:
 def expected(found: Snapshot) -> Forecast:
     """What a study was going to cost."""
     spec = found.row.spec
-    return found.once("forecast", lambda: forecast(spec, speed(get_store(), spec.workload.name)))
+    known = speed(get_store(), spec.workload.name)
+    return found.once(("forecast", known), lambda: forecast(spec, known))
 
 
 def measured_in(row: StudyRow, shape: str) -> dict[str, str]:

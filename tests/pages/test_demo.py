@@ -1,5 +1,6 @@
 """The demo in every state: nothing, every phase of a run, refused, failed, undecided, done."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -53,6 +54,20 @@ def test_an_empty_demo_is_one_button_and_then_fills(
 
 def test_home_links_to_the_demo(open_page: OpenPage) -> None:
     assert "See it step by step" in [link.proto.label for link in open_page().get("page_link")]
+
+
+def test_a_press_of_long_ago_is_not_remembered_by_a_later_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = _open(1, studies.filled(store, ONE_SHAPE))
+    _button(app, "Next").click().run()
+    assert app.query_params["step"] == "2"
+    now = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: now() + 3600)
+    app.query_params["step"] = "4"
+    app.run()
+    _button(app, "Presenter's view").click().run()
+    assert (app.query_params["step"], app.query_params["present"]) == ("4", "1")
 
 
 # --- done ---------------------------------------------------------------------------
