@@ -1,9 +1,9 @@
 """Rows read straight from the leaf pages of a SQLite file, for where its trees no longer lead to them.
 
 By the file format (https://www.sqlite.org/fileformat.html, sections 1.5, 1.6 and 2.1): every row of a
-table lies on a leaf of its tree, and says there its rowid and its values; which table it is of can only be
-told by how many values it has. Pages on the list of free ones are left out, as what they hold was deleted.
-The write-ahead log is not read: it has to be checkpointed before.
+table lies on a leaf of its tree, and says there its rowid and its values; which table it is of can only
+be told by how many values it has. Pages on the list of free ones are left out, as what they hold was
+deleted. The write-ahead log is not read: it has to be checkpointed before.
 """
 
 import struct
