@@ -463,8 +463,9 @@ class Timeline(Record):
 
     @model_validator(mode="after")
     def _one_figure_a_moment(self) -> Self:
-        if any(kind is not None and len(kind) != len(self.bytes) for kind in (self.kept, self.back)):
-            raise ValueError("kept and back have a figure for each moment")
+        given = [kind for kind in (self.bytes, self.kept, self.back) if kind is not None]
+        if not self.seconds or any(len(kind) != len(self.seconds) for kind in given):
+            raise ValueError("bytes, kept and back have a figure for each moment, of which there is one")
         return self
 
 

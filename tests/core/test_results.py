@@ -342,3 +342,20 @@ def test_refused_and_pending_do_not_look_alike() -> None:
     pending, refusal = make.refused("pending"), make.refused("legality")
     assert isinstance(pending, Refused)
     assert pending.model_dump() != refusal.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "more"),
+    [
+        ((), {"bytes": ()}),
+        ((0.0, 0.5), {"bytes": (30,)}),
+        ((0.0,), {"bytes": (30, 80)}),
+        ((0.0, 0.5), {"bytes": (30, 80), "kept": (30,)}),
+        ((0.0, 0.5), {"bytes": (30, 80), "back": (0, 0, 0)}),
+    ],
+)
+def test_a_timeline_has_a_figure_for_each_moment(
+    seconds: tuple[float, ...], more: dict[str, Any]
+) -> None:
+    with pytest.raises(ValidationError, match="a figure for each moment"):
+        Timeline(seconds=seconds, marks=(), **more)
