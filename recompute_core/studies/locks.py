@@ -5,9 +5,11 @@ RECOMPUTE_HOME, keeps measurements from disturbing each other.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -66,7 +68,7 @@ class Lock:
         # Reading is enough for flock, and in a sticky /tmp another user's file opens no other way.
         for flags in (os.O_RDONLY, os.O_RDONLY | os.O_CREAT):
             try:
-                return os.open(self.path, flags | os.O_NOFOLLOW, 0o644)
+                return _open_plain(self.path, flags)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -85,12 +87,22 @@ class _MachineLock(Lock):
         is_ours = super().acquire(patience_s)
         if is_ours:
             said = json.dumps({"pid": os.getpid(), "doing": self._doing})
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             with contextlib.suppress(OSError):  # another user's file, or no place: it goes without
-                descriptor = os.open(_words_of(self.path), flags, 0o644)
+                descriptor = _open_plain(_words_of(self.path), flags)
                 with os.fdopen(descriptor, "w") as file:
                     file.write(said)
         return is_ours
+
+
+def _open_plain(path: Path, flags: int) -> int:
+    """A descriptor of a regular file; raises OSError. Whoever may write to a temporary folder could lay
+    a pipe there, which would make all who open it wait."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return descriptor
 
 
 def machine_lock(doing: str = "") -> Lock:
@@ -105,7 +117,7 @@ def machine_holder() -> str | None:
     if not lock.is_held():
         return None
     try:
-        with _words_of(lock.path).open("rb") as file:
+        with os.fdopen(_open_plain(_words_of(lock.path), os.O_RDONLY), "rb") as file:
             said = json.loads(file.read(1_000))
         os.kill(int(said["pid"]), 0)
         doing = str(said["doing"])

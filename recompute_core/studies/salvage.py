@@ -5,22 +5,26 @@ looks at all of it. A figure that was altered in place, with the file's structur
 so: only a signed report vouches for figures.
 """
 
+import filecmp
 import json
+import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from ..words import count
+from .leaves import PAGE, rows_on_leaves
 
 _BESIDE = ("", "-wal", "-shm")
 _ASIDE = ".damaged-"
-_PAGE = 4096
-"""Bytes of a page of every store."""
+_COPY = "recompute.salvage-"
+_COLUMNS = {"studies": 10, "cells": 9, "events": 8}
+"""By table how many values its rows have, which tells a row on a leaf apart."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,33 @@ def is_marked(path: Path) -> bool:
 
 
 def take_mark(path: Path) -> None:
-    _mark(path).unlink(missing_ok=True)
+    """Nothing is wrong with the store at `path`; where its folder cannot be written, it is looked at
+    again."""
+    with suppress(OSError):
+        _mark(path).unlink(missing_ok=True)
+
+
+def is_emptied(path: Path) -> bool:
+    """Whether all that is left of a store is its write-ahead log, which SQLite would remove."""
+    try:
+        return path.stat().st_size == 0 < Path(f"{path}-wal").stat().st_size
+    except OSError:
+        return False
+
+
+def says_application(path: Path, number: int) -> bool:
+    """Whether a file's head names the application, at offset 68."""
+    try:
+        with path.open("rb") as file:
+            return file.read(72)[68:] == number.to_bytes(4, "big")
+    except OSError:
+        return False
+
+
+def write_out(db: sqlite3.Connection) -> None:
+    """All of a new store into its file: its log does not come along."""
+    if db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+        raise sqlite3.OperationalError("database is locked")
 
 
 def is_whole(db: sqlite3.Connection) -> bool:
@@ -85,15 +115,41 @@ def place_for_new(path: Path) -> Path:
 
 
 def set_aside(path: Path, fresh: Path) -> Path:
-    """Put the finished store `fresh` in the place of the damaged one; returns that one's new name."""
-    aside = path.with_name(f"{path.name}{_ASIDE}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
-    aside.hardlink_to(path)  # at no moment is there no store
-    for tail in _BESIDE[1:]:
-        with suppress(FileNotFoundError):
-            path.with_name(path.name + tail).rename(aside.with_name(aside.name + tail))
+    """Put the finished store `fresh` in the place of the damaged one; returns that one's new name.
+
+    Whenever it is killed, the next one finds all of the damaged store: where it stood, or under the name
+    that the mark says.
+    """
+    aside = _begun(path)
+    if aside is None:
+        aside = path.with_name(f"{path.name}{_ASIDE}{datetime.now(UTC):%Y%m%d-%H%M%S-%f}")
+        for tail in _BESIDE[:2]:
+            with suppress(FileNotFoundError):
+                _link(Path(f"{path}{tail}"), Path(f"{aside}{tail}"))
+        _mark(path).write_text(aside.name)
+    for tail in _BESIDE[1:]:  # before the new one comes: SQLite would put them into it
+        Path(f"{path}{tail}").unlink(missing_ok=True)
     fresh.replace(path)
     take_mark(path)
     return aside
+
+
+def _begun(path: Path) -> Path | None:
+    """The name under which a damaged store was being set aside by somebody who was killed."""
+    name = _mark(path).read_text() if is_marked(path) else ""
+    aside = path.with_name(name or path.name)
+    is_one = name.startswith(f"{path.name}{_ASIDE}") and aside.is_file()
+    is_this = is_one and (aside.samefile(path) or filecmp.cmp(aside, path, shallow=False))
+    return aside if is_this else None
+
+
+def _link(there: Path, name: Path) -> None:
+    try:
+        os.link(there, name)
+    except FileNotFoundError:
+        raise
+    except OSError:  # a file system without links
+        shutil.copyfile(there, name)
 
 
 def were_set_aside(path: Path) -> list[Path]:
@@ -102,46 +158,73 @@ def were_set_aside(path: Path) -> list[Path]:
     return sorted(each for each in found if not each.name.endswith(_BESIDE[1:]))
 
 
-def bring_over(damaged: Path, db: sqlite3.Connection) -> Kept:
-    """Put into the new, empty store `db` all rows of the damaged one that can be read, but not a study
-    whose specification cannot, nor a phase that says no JSON or is of no study."""
-    with _readable(damaged, db) as old:
-        studies = {row[0]: row for row in _rows(old, "studies") if _is_json(row[3])}
-        cells = [row for row in _rows(old, "cells") if row[0] in studies and _is_cell(row)]
-        events = [row for row in _rows(old, "events") if row[1] in studies and _is_json(row[7])]
-    taken = [_put(db, "studies", row) for row in studies.values()]
-    finished = [_put(db, "cells", row) for row in cells]
+def bring_over(path: Path, db: sqlite3.Connection) -> Kept:
+    """Put into the new, empty store `db` all rows of the damaged one at `path` that can be read, but not
+    a study whose specification cannot, nor a phase that says no JSON or is of no study.
+
+    Raises sqlite3.Error or OSError where something else than damage is in the way, as a full disk is.
+    """
+    for left in path.parent.glob(f"{_COPY}*"):  # by one that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=_COPY) as folder:
+        studies, cells, events = _read(_copied(_begun(path) or path, Path(folder)), db)
+    taken = {row[0] for row in studies if _is_json(row[3]) and _put(db, "studies", row)}
+    finished = [_put(db, "cells", row) for row in cells if row[0] in taken and _is_cell(row)]
     for row in events:
-        _put(db, "events", row)
-    return Kept(sum(taken), sum(finished))
+        if row[1] in taken and _is_json(row[7]):
+            _put(db, "events", row)
+    return Kept(len(taken), sum(finished))
 
 
-@contextmanager
-def _readable(damaged: Path, db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """The damaged store, or where not even its tables can be found, a copy that begins as every store
-    does: with the first page of the new one, as their tables begin on the same pages."""
-    with closing(connect(damaged)) as old:
-        if _has_tables(old):
-            yield old
-            return
-    with tempfile.TemporaryDirectory(dir=damaged.parent, prefix="recompute.salvage-") as folder:
-        copy = Path(folder) / damaged.name
-        for tail in _BESIDE[:2]:
-            with suppress(FileNotFoundError):
-                shutil.copyfile(f"{damaged}{tail}", f"{copy}{tail}")
+Rows = dict[int, tuple[Any, ...]]
+"""By their rowid."""
+
+
+def _copied(damaged: Path, folder: Path) -> Path:
+    """A copy to work on, so that the damaged store stays as it is."""
+    copy = folder / damaged.name
+    for tail in _BESIDE[:2]:
+        with suppress(FileNotFoundError):
+            shutil.copyfile(f"{damaged}{tail}", f"{copy}{tail}")
+    return copy
+
+
+def _read(copy: Path, db: sqlite3.Connection) -> tuple[list[tuple[Any, ...]], ...]:
+    """The rows of the three tables, each in their order.
+
+    Where not even the tables can be found, the copy is made to begin as every store does: with the first
+    page of the new one, as their tables begin on the same pages. Which pages are free is not known then,
+    and no leaf is read by itself: it may hold what was deleted.
+    """
+    begins = copy.stat().st_size >= PAGE and _has_tables(copy)
+    if not begins:
         with copy.open("r+b") as file:
             file.write(_first_page(db))
-        with closing(connect(copy)) as old:
-            _has_tables(old)
-            yield old
+    with closing(connect(copy)) as old:
+        old.execute("PRAGMA writable_schema = ON")  # one bad line of the schema hides no other table
+        found: dict[str, Rows] = {table: {} for table in _COLUMNS}
+        broken = [table for table, rows in found.items() if not _follow(old, table, rows)]
+        if broken:
+            with suppress(*TROUBLE):
+                old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    if broken and begins:
+        tables = {_COLUMNS[table]: found[table] for table in broken}
+        for rowid, values in rows_on_leaves(copy):
+            tables.get(len(values), {}).setdefault(rowid, values)
+    # A number that is the rowid itself is on its leaf as NULL.
+    found["events"] = {seq: (seq, *row[1:]) for seq, row in found["events"].items()}
+    return tuple([rows[rowid] for rowid in sorted(rows)] for rows in found.values())
 
 
-def _has_tables(db: sqlite3.Connection) -> bool:
-    try:
-        db.execute("PRAGMA writable_schema = ON")  # one bad line of the schema hides no other table
-        return bool(db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
-    except TROUBLE:
-        return False
+def _has_tables(copy: Path) -> bool:
+    with closing(connect(copy)) as old:
+        try:
+            old.execute("PRAGMA writable_schema = ON")
+            return bool(old.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0])
+        except TROUBLE as error:
+            if is_damage(error):
+                return False
+            raise
 
 
 def _first_page(db: sqlite3.Connection) -> bytes:
@@ -150,22 +233,30 @@ def _first_page(db: sqlite3.Connection) -> bytes:
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     (path,) = (row[2] for row in db.execute("PRAGMA database_list") if row[1] == "main")
     with Path(path).open("rb") as file:
-        page = bytearray(file.read(_PAGE))
+        page = bytearray(file.read(PAGE))
     page[28:40] = bytes(12)
     return bytes(page)
 
 
-def _rows(db: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
-    """In their order, what can be read: rows from the first until one cannot be read, and from the last
-    until one cannot."""
-    found: dict[int, tuple[object, ...]] = {}
+def _follow(db: sqlite3.Connection, table: str, found: Rows) -> bool:
+    """Put into `found` the rows that the table's tree leads to, from the first until one cannot be read,
+    and from the last until one cannot. Whether these are all."""
     for order in ("ASC", "DESC"):
-        with suppress(*TROUBLE, OverflowError):
+        try:
             for number, *row in db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid {order}"):
                 if number in found:
                     break
                 found[number] = tuple(row)
-    return [row for _, row in sorted(found.items())]
+            else:
+                return True
+        except (*TROUBLE, OverflowError) as error:
+            if not (is_damage(error) or isinstance(error, OverflowError) or _is_missing(error)):
+                raise
+    return False
+
+
+def _is_missing(error: Exception) -> bool:
+    return str(error).startswith("no such table")
 
 
 def _is_cell(row: tuple[object, ...]) -> bool:
@@ -181,12 +272,12 @@ def _is_json(text: object) -> bool:
 
 
 def _put(db: sqlite3.Connection, table: str, row: tuple[object, ...]) -> bool:
-    """Whether the row had a place: of the right types, and of a study that is there."""
+    """Whether the row had a place: of the right types, and the first of its key."""
     try:
-        db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+        put = db.execute(f"INSERT OR IGNORE INTO {table} VALUES ({', '.join('?' * len(row))})", row)
     except (sqlite3.IntegrityError, sqlite3.ProgrammingError):
         return False
-    return True
+    return put.rowcount == 1
 
 
 def _mark(path: Path) -> Path:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -146,7 +146,6 @@ class Store:
         except OSError as error:
             raise StoreError(f"{self.home}: cannot make the folder: {error.strerror}") from None
         with self._speaking_plainly():
-            self._connect(self.path)
             self._prepare()
 
     def close(self) -> None:
@@ -246,9 +245,13 @@ class Store:
 
     def cells(self, study: str) -> list[Cell]:
         """Every cell of a study, in the order they were begun."""
-        with self._transaction() as db:
-            rows = db.execute("SELECT * FROM cells WHERE study = ? ORDER BY rowid", (study,)).fetchall()
+        with self._transaction():
+            rows = self._cell_rows(study)
         return [self._sound(study, _cell_of, row) for row in rows]
+
+    def _cell_rows(self, study: str) -> list[sqlite3.Row]:
+        query = "SELECT * FROM cells WHERE study = ? ORDER BY rowid"
+        return self._db.execute(query, (study,)).fetchall()
 
     def ended_cells(self, study: str) -> int:
         """How many cells of a study came to an end."""
@@ -380,7 +383,7 @@ class Store:
         """What a row says; a store that came from elsewhere may say anything."""
         try:
             return read(row)
-        except (ValueError, TypeError, RecursionError):
+        except (ValueError, TypeError, RecursionError, IndexError):
             raise StudyError(
                 f"{self.path}: study {study} is damaged or was written by another version"
             ) from None
@@ -404,18 +407,25 @@ class Store:
         )
 
     def _prepare(self) -> None:
-        # One opener at a time: SQLite does not wait when another process is switching to WAL.
+        # One opener at a time, from before the file is open: SQLite does not wait when another process
+        # switches to WAL, and would put pages of a file that was set aside into the new one's log.
         opening = Lock(self.home / "recompute.lock")
         if not opening.acquire(patience_s=10):
             raise StoreError(f"{self.path}: another process is opening it and does not end")
         try:
-            if self._is_damaged():
+            if salvage.is_emptied(self.path):
                 self._begin_anew()
-            elif not self._is_ours():
-                self._make()
-                self._say_if_it_was_there()
+            else:
+                self._connect(self.path)
+                if self._is_damaged():
+                    self._db.close()
+                    self._begin_anew()
+                elif not self._is_ours():
+                    self._make()
+                    self._say_if_it_was_there()
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute("PRAGMA foreign_keys = ON")
+            self._file = _identity(self.path)
         finally:
             opening.release()
 
@@ -425,18 +435,29 @@ class Store:
 
     def _is_damaged(self) -> bool:
         """Whether the file was found broken by whoever used it last, and is; or is no database, where
-        folders of studies beside it say that it was one."""
+        there is a sign that it was ours."""
         if salvage.is_marked(self.path):
             if not salvage.is_whole(self._db):
                 return True
             salvage.take_mark(self.path)
         try:
-            self._is_ours()
+            return self._is_ours() and not self._has_all_tables()
         except salvage.TROUBLE as error:
             if salvage.is_damage(error) and self._was_ours():
                 return True
             raise
-        return False
+
+    def _has_all_tables(self) -> bool:
+        """Whether each of our tables is there; raises StoreError where one has other columns."""
+        for table, columns in _columns().items():
+            there = self._db.execute(f"SELECT name FROM pragma_table_info('{table}')").fetchall()
+            if there and tuple(row["name"] for row in there) != columns:
+                raise StoreError(
+                    f"{self.path}: table {table} has other columns: made by another version"
+                )
+            if not there:
+                return False
+        return True
 
     def _say_if_it_was_there(self) -> None:
         """A new store beside the folders of studies: another's file, or one that was lost."""
@@ -447,7 +468,7 @@ class Store:
             print(said, file=sys.stderr, flush=True)
 
     def _was_ours(self) -> bool:
-        return (self.home / "studies").is_dir()
+        return (self.home / "studies").is_dir() or salvage.says_application(self.path, _APPLICATION_ID)
 
     def _begin_anew(self) -> None:
         """Set the damaged file aside, with a new one in its place that has what can be read of it."""
@@ -457,21 +478,44 @@ class Store:
                     f"{self.path}: is damaged; study {lock.parent.name} is still being driven: once "
                     "that has ended, the next command sets the damaged file aside"
                 )
-        self._db.close()
-        fresh = salvage.place_for_new(self.path)
-        self._connect(fresh)
-        self._make()
-        with self._transaction() as db:
-            kept = salvage.bring_over(self.path, db)
-        self._db.close()
-        aside = salvage.set_aside(self.path, fresh)
+        try:
+            fresh = salvage.place_for_new(self.path)
+            self._connect(fresh)
+            try:
+                self._make()
+                with self._db:
+                    kept = salvage.bring_over(self.path, self._db)
+                reopened = self._take_verdicts_back()
+                salvage.write_out(self._db)
+            finally:
+                self._db.close()
+            aside = salvage.set_aside(self.path, fresh)
+        except OSError as error:
+            said = f"is damaged, and could not be set aside: {error.strerror} ({error.filename})"
+            raise StoreError(f"{self.path}: {said}") from None
         self._connect(self.path)
         said = f"it is kept as {aside.name}, and what could be read goes on: {kept}"
+        if reopened:
+            said += f"; {count(reopened, 'study', 'studies')} lost others, which 'resume' does again"
         print(f"{self.path}: was damaged; {said}", file=sys.stderr, flush=True)
+
+    def _take_verdicts_back(self) -> int:
+        """A study that lost a phase has no verdict until `resume` has done it again; how many did."""
+        from .flow import Book, next_task  # which reads our cells
+
+        taken = 0
+        for row in self._readable(self._db.execute("SELECT * FROM studies").fetchall()):
+            cells = [_cell_of(cell) for cell in self._cell_rows(row.id)]
+            if row.status == "done" and next_task(row.spec, Book.of(cells)) is not None:
+                changes = "status = 'running', verdict = NULL, sentence = ''"
+                with self._db:
+                    self._db.execute(f"UPDATE studies SET {changes} WHERE id = ?", (row.id,))
+                taken += 1
+        return taken
 
     def _make(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
-        with self._transaction() as db:
+        with self._db as db:
             db.execute("BEGIN IMMEDIATE")
             for statement in _SCHEMA.split(";\n"):
                 db.execute(statement)
@@ -491,8 +535,18 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._guard, self._speaking_plainly(), self._db:
-            yield self._db
+        with self._guard, self._speaking_plainly():
+            with self._db:
+                yield self._db
+            self._check_place()
+
+    def _check_place(self) -> None:
+        """What a file says that is no longer there is of no store: nobody else reads or keeps it."""
+        there = _identity(self.path)
+        if there is None:
+            raise StoreError(f"{self.path}: is gone; put it back, and start again")
+        if there != self._file:
+            raise StoreError(f"{self.path}: is another file than it was; start again")
 
     @contextmanager
     def _speaking_plainly(self) -> Iterator[None]:
@@ -505,6 +559,29 @@ class Store:
                 salvage.leave_mark(self.path)
                 said = "is damaged; the next command sets it aside and keeps what can be read of it"
             raise StoreError(f"{self.path}: {said}") from None
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file it is; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@lru_cache(maxsize=1)
+def _columns() -> dict[str, tuple[str, ...]]:
+    """The columns of each of our tables."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(_SCHEMA)
+        tables = [
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE sql LIKE '%STRICT'")
+        ]
+        return {
+            table: tuple(row[0] for row in db.execute(f"SELECT name FROM pragma_table_info('{table}')"))
+            for table in tables
+        }
 
 
 def seconds_apart_from_time(cells: Iterable[Cell]) -> float:

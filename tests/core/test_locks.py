@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from recompute_core.studies.locks import Lock, machine_holder, machine_lock
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys
+import tempfile
 from pathlib import Path
 from recompute_core.studies.locks import Lock
 lock = Lock(Path(sys.argv[1]))
@@ -26,6 +28,7 @@ sys.stdin.read()
 """
 ADOPT = """
 import sys
+import tempfile
 from pathlib import Path
 from recompute_core.studies.locks import Lock
 lock = Lock(Path(sys.argv[1]))
@@ -235,3 +238,18 @@ def test_the_machines_lock_is_one_for_every_home(
     first = machine_lock()
     monkeypatch.setenv("RECOMPUTE_HOME", str(tmp_path / "two"))
     assert machine_lock().path == first.path == tmp_path / "recompute-studio.lock"
+
+
+def test_a_pipe_in_its_place_makes_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    os.mkfifo(tmp_path / "recompute-studio.lock")
+    with pytest.raises(
+        StoreError, match=r"recompute-studio\.lock: cannot open the lock: not a regular file"
+    ):
+        machine_lock().acquire()
+    (tmp_path / "recompute-studio.lock").unlink()
+    os.mkfifo(tmp_path / "recompute-studio.doing")
+    lock = machine_lock("a study")
+    assert lock.acquire()
+    assert machine_holder() is None
+    lock.release()

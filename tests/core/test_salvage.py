@@ -4,7 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from recompute_core.errors import StoreError, StudyError
 from recompute_core.spec import StudySpec
+from recompute_core.studies import salvage
 from recompute_core.studies.salvage import were_set_aside
 from recompute_core.studies.store import Cell, Store
 
@@ -91,7 +92,7 @@ def test_a_file_without_its_beginning(
     path = tmp_path / "recompute.sqlite3"
     path.write_bytes(b"\xa5" * length + path.read_bytes()[length:])
     store = Store(tmp_path)
-    assert "what could be read goes on: 2 studies and 160 finished phases\n" in capsys.readouterr().err
+    assert "what could be read goes on: 2 studies and 160 finished phases" in capsys.readouterr().err
     assert {row.id: store.cells(row.id) for row in store.studies()} == before
     store.create(StudySpec())
     store.close()
@@ -156,7 +157,8 @@ def test_what_is_no_json_or_of_no_study_is_not_brought_over(tmp_path: Path) -> N
         *(("blocks:0", phase) for phase in ("canary", "parity", "memory")),
         *(("blocks:1", phase) for phase in ("canary", "parity")),
     ]
-    assert [row.status for row in store.studies()] == ["done"]
+    (row,) = store.studies()
+    assert (row.status, row.verdict, row.sentence) == ("interrupted", None, ""), "resume does the rest"
     store.close()
 
 
@@ -172,6 +174,191 @@ def test_a_command_goes_on_and_says_what_happened(tmp_path: Path) -> None:
     assert first.stderr.count("\n") == 1 and "was damaged; it is kept as" in first.stderr
     assert second.stderr == ""
     assert json.loads(first.stdout) == json.loads(second.stdout)
+
+
+def _kept(home: Path) -> dict[str, list[Cell]]:
+    store = Store(home)
+    try:
+        return {row.id: store.cells(row.id) for row in store.studies()}
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("table", ["studies", "cells", "events"])
+def test_a_tables_root_is_not_needed(tmp_path: Path, table: str) -> None:
+    before = _filled(tmp_path)
+    path = tmp_path / "recompute.sqlite3"
+    with closing(sqlite3.connect(path)) as db:
+        (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+        events = db.execute("SELECT * FROM events ORDER BY seq").fetchall()
+    inner = path.read_bytes()[(root - 1) * _PAGE] == 0x05
+    _overwrite(path, root - 1, 1)
+    (tmp_path / "recompute.damaged").touch()
+    assert _kept(tmp_path) == (before if inner or table == "events" else {})
+    with closing(sqlite3.connect(path)) as db:
+        after = db.execute("SELECT * FROM events ORDER BY seq").fetchall()
+    assert after == ([] if table == "studies" and not inner else events)
+
+
+_STEPS = ("salvage._link", "Path.unlink", "Path.replace", "Path.write_text", "shutil.copyfile")
+_KILLED = """
+import os, shutil, sys
+from pathlib import Path
+from recompute_core.studies import salvage
+from recompute_core.studies.store import Store
+whose, name = sys.argv[2].split(".")
+owner = {"salvage": salvage, "Path": Path, "shutil": shutil}[whose]
+step, left = getattr(owner, name), [int(sys.argv[3])]
+def one_more(*given, **more):
+    if not left[0]:
+        os._exit(9)
+    left[0] -= 1
+    return step(*given, **more)
+setattr(owner, name, one_more)
+Store(Path(sys.argv[1])).close()
+"""
+
+
+@pytest.mark.parametrize("step", _STEPS)
+@pytest.mark.parametrize("times", range(4))
+def test_killed_while_it_is_set_aside_nothing_of_it_is_lost(
+    tmp_path: Path, step: str, times: int
+) -> None:
+    """Also what only the log holds, as the newest phases of a study that was killed do."""
+    writer = (
+        "import os, sys; from pathlib import Path; from tests.core.test_salvage import _filled, Store;"
+        "home = Path(sys.argv[1]); _filled(home, 2, 10); store = Store(home);"
+        "key = ('T=1 B=1', 'newest', 'memory'); study = store.studies()[0].id;"
+        "store.begin_cell(study, *key); store.finish_cell(study, *key, {'figures': [1]}); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", writer, str(tmp_path)], check=True)
+    path = tmp_path / "recompute.sqlite3"
+    assert (tmp_path / "recompute.sqlite3-wal").stat().st_size
+    _overwrite(path, 0, 1)
+    (tmp_path / "recompute.damaged").touch()
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path), step, str(times)])
+    assert killed.returncode == 9 or (killed.returncode == 0 < times), "there are fewer such steps"
+    found = _kept(tmp_path)
+    assert sum(map(len, found.values())) == 2 * 40 + 1
+    assert not list(tmp_path.glob("recompute.salvage-*"))
+
+
+def test_two_that_open_it_at_once_are_one_after_the_other(tmp_path: Path) -> None:
+    before = _filled(tmp_path)
+    path = tmp_path / "recompute.sqlite3"
+    _overwrite(path, path.stat().st_size // _PAGE // 2, 2)
+    (tmp_path / "recompute.damaged").touch()
+    slowly = (
+        "import sys, time; from pathlib import Path; from recompute_core.studies import salvage;"
+        "from recompute_core.studies.store import Store; from recompute_core.spec import StudySpec;"
+        "real = salvage.set_aside;"
+        "salvage.set_aside = lambda *given: (print('now', flush=True), time.sleep(1), real(*given))[-1];"
+        "store = Store(Path(sys.argv[1])); store.create(StudySpec()); store.close()"
+    )
+    command = [sys.executable, "-c", slowly, str(tmp_path)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "now\n"
+    second = subprocess.run(command, capture_output=True, text=True)
+    _, errors = first.communicate(timeout=60)
+    assert (first.returncode, second.returncode) == (0, 0), errors + second.stderr
+    assert second.stdout + second.stderr == "", "it met a store that was whole"
+    assert _kept(tmp_path).keys() > before.keys()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.parametrize("said", ["disk I/O error", "database or disk is full", "database is locked"])
+def test_what_is_no_damage_sets_nothing_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    before = _filled(tmp_path)
+    path = tmp_path / "recompute.sqlite3"
+    broken = _overwrite(path, 0, 1)
+
+    def fails(*_: object) -> bool:
+        raise sqlite3.OperationalError(said)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(salvage, "_follow", fails)
+        with pytest.raises(StoreError, match=r"recompute\.sqlite3: "):
+            Store(tmp_path)
+    assert path.read_bytes() == broken
+    assert were_set_aside(path) == []
+    assert _kept(tmp_path) == before
+
+
+def test_no_room_for_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _filled(tmp_path)
+    path = tmp_path / "recompute.sqlite3"
+    broken = _overwrite(path, 0, 1)
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device", "there")
+
+    monkeypatch.setattr(salvage.shutil, "copyfile", fails)
+    with pytest.raises(StoreError, match=r"could not be set aside: No space left on device \(there\)$"):
+        Store(tmp_path)
+    assert path.read_bytes() == broken
+
+
+def test_where_files_cannot_be_linked_it_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _filled(tmp_path)
+    broken = _overwrite(tmp_path / "recompute.sqlite3", 0, 1)
+
+    def fails(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(salvage.os, "link", fails)
+    assert _kept(tmp_path) == before
+    (aside,) = were_set_aside(tmp_path / "recompute.sqlite3")
+    assert aside.read_bytes() == broken
+
+
+def test_a_table_that_was_dropped_costs_that_table(tmp_path: Path) -> None:
+    before = _filled(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "recompute.sqlite3")) as db:
+        db.execute("DROP TABLE cells")
+    assert _kept(tmp_path) == {study: [] for study in before}
+    assert len(were_set_aside(tmp_path / "recompute.sqlite3")) == 1
+
+
+def test_a_table_of_another_version_is_one_line_and_left_alone(tmp_path: Path) -> None:
+    _filled(tmp_path)
+    path = tmp_path / "recompute.sqlite3"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE studies DROP COLUMN environment")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="table studies has other columns: made by another version"):
+            Store(tmp_path)
+    assert were_set_aside(path) == []
+
+
+@pytest.mark.parametrize("put", [False, True])
+def test_a_file_that_goes_while_it_is_open_is_told(tmp_path: Path, put: bool) -> None:
+    store = Store(tmp_path / "home")
+    for tail in ("", "-wal", "-shm"):
+        Path(f"{store.path}{tail}").unlink()
+    if put:
+        Store(tmp_path / "home").close()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="is another file than it was" if put else "is gone"):
+            store.create(StudySpec())
+    assert store.path.exists() == put
+    store.close()
+
+
+def test_what_only_the_log_holds_of_an_emptied_file_goes_on(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (study,) = [store.create(StudySpec())]
+    (tmp_path / "recompute.sqlite3").write_bytes(b"")
+    left = (tmp_path / "recompute.sqlite3-wal").read_bytes()
+    store.close()
+    (tmp_path / "recompute.sqlite3").write_bytes(b"")
+    (tmp_path / "recompute.sqlite3-wal").write_bytes(left)
+    assert list(_kept(tmp_path)) == [study]
 
 
 @pytest.fixture(scope="module")
