@@ -1,7 +1,7 @@
 """The entry of the dashboard: `streamlit run app.py`.
 
-Serves `pages/_frame.py`, adds the security headers to every answer, and `/api/healthz`. Nothing here,
-and nothing it serves, imports torch: measurements run in processes of their own.
+Serves `pages/_frame.py` and `/api/healthz`, adds the security headers to every answer, and stands before
+uploads. Nothing here, and nothing it serves, imports torch: measurements run in processes of their own.
 """
 
 import base64
@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pages._parts.uploads import Uploads
 
 
 def inline_script_hashes(page: str) -> list[str]:
@@ -40,6 +42,7 @@ def content_security_policy() -> str:
             "font-src 'self' data:",
             "connect-src 'self'",
             "worker-src 'self' blob:",
+            "frame-src 'none'",
             "object-src 'none'",
             "base-uri 'self'",
             "form-action 'self'",
@@ -84,5 +87,5 @@ MultiPartParser.spool_max_size = 32_000_000
 app = st.App(
     Path(__file__).parent / "pages" / "_frame.py",
     routes=[Route("/api/healthz", healthz)],
-    middleware=[Middleware(SecurityHeaders)],
+    middleware=[Middleware(SecurityHeaders), Middleware(Uploads)],
 )

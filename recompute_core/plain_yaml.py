@@ -2,7 +2,8 @@
 
 A few lines of YAML can stand for billions of values: names that repeat what was said before (`*name`,
 `<<`), each repeated in turn. So a document is weighed as it would be if written out, before any value of
-it is made. A key that stands twice is refused, as readers differ in which of the two they take.
+it is made, and no number in it is long: one in base 60 (`1:30:00`) takes the square of its length. A key
+that stands twice, however it is spelled, is refused, as readers differ in which of the two they take.
 """
 
 from typing import Any
@@ -16,6 +17,11 @@ MOST_LETTERS = 1_000_000
 _MOST_WRITTEN_OUT = 4 * MOST_LETTERS
 """Values, and letters in them, once all that is repeated is written out; more than a document without
 repetitions can hold."""
+_LONGEST_NUMBER = 400
+"""Letters of a number; the largest that a computer computes with has 309 digits."""
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_NAMES = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:value")
+"""Keys that stand for no value of their own: `<<` and `=`."""
 
 
 def parse_yaml(text: str, where: str) -> Any:
@@ -28,7 +34,7 @@ def parse_yaml(text: str, where: str) -> Any:
             node = loader.get_single_node()
             if node is None:
                 return None
-            _weigh(node, {}, where)
+            _weigh(loader, node, {}, where)
             return loader.construct_document(node)
         finally:
             loader.dispose()
@@ -41,7 +47,7 @@ def parse_yaml(text: str, where: str) -> Any:
         raise InputError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from None
 
 
-def _weigh(node: yaml.Node, known: dict[int, int | None], where: str) -> int:
+def _weigh(loader: yaml.SafeLoader, node: yaml.Node, known: dict[int, int | None], where: str) -> int:
     """What a node takes when it is written out; `known` by node, None while it is weighed."""
     key = id(node)
     if key in known:
@@ -51,11 +57,13 @@ def _weigh(node: yaml.Node, known: dict[int, int | None], where: str) -> int:
         return weight
     known[key] = None
     if isinstance(node, yaml.MappingNode):
-        _check_keys(node, where)
-        weight = 1 + sum(_weigh(one, known, where) for pair in node.value for one in pair)
+        weight = 1 + sum(_weigh(loader, one, known, where) for pair in node.value for one in pair)
+        _check_keys(loader, node, where)
     elif isinstance(node, yaml.SequenceNode):
-        weight = 1 + sum(_weigh(one, known, where) for one in node.value)
+        weight = 1 + sum(_weigh(loader, one, known, where) for one in node.value)
     else:
+        if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+            raise InputError(f"{where}: a number of {len(node.value)} letters{_line(node)}")
         weight = 1 + len(node.value)
     if weight > _MOST_WRITTEN_OUT:
         raise InputError(f"{where}: repeats itself beyond measure{_line(node)}")
@@ -63,14 +71,16 @@ def _weigh(node: yaml.Node, known: dict[int, int | None], where: str) -> int:
     return weight
 
 
-def _check_keys(node: yaml.MappingNode, where: str) -> None:
-    seen: set[tuple[str, str]] = set()
+def _check_keys(loader: yaml.SafeLoader, node: yaml.MappingNode, where: str) -> None:
+    """By their values, as `1` and `0x1` are one key."""
+    seen: set[Any] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue
-        if (key.tag, key.value) in seen:
+        value = (key.tag, key.value) if key.tag in _NAMES else loader.construct_object(key)
+        if value in seen:
             raise InputError(f"{where}: the key {key.value[:40]!r} stands twice{_line(key)}")
-        seen.add((key.tag, key.value))
+        seen.add(value)
 
 
 def _line(node: yaml.Node) -> str:

@@ -52,6 +52,29 @@ def test_no_cold_deep_link_leads_around_the_login(
         assert page.locator("[data-testid=stSidebar] a").count() == 0
 
 
+def put(page: Page, address: str) -> tuple[int, str]:
+    """An upload without a token against forged requests, which Streamlit refuses in other words."""
+    answer = page.context.request.put(f"{address}/_stcore/upload_file/any/any", data=b"x")
+    return answer.status, answer.text()
+
+
+def test_nothing_is_uploaded_before_the_login(
+    guarded: tuple[str, str], visitor: Callable[..., Watched]
+) -> None:
+    address, _ = guarded
+    page = visitor().page()
+    assert put(page, address) == (403, "Log in first.")
+    page.goto(f"{address}/verify")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_text(f"Logged in as {EMAIL}")).to_be_visible(timeout=30_000)
+    assert "Log in first." not in put(page, address)[1]
+    page.goto(f"{address}/verify")
+    page.locator("input[type=file]").first.set_input_files(
+        {"name": "report.zip", "mimeType": "application/zip", "buffer": b"no report"}
+    )
+    expect(page.get_by_text("is no .zip").first).to_be_visible(timeout=30_000)
+
+
 def test_who_logs_in_sees_the_studies_until_they_log_out(
     guarded: tuple[str, str], visitor: Callable[..., Watched]
 ) -> None:

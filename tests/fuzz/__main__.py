@@ -18,8 +18,8 @@ from pathlib import Path
 from .kinds import KINDS
 from .run import Found
 
-_COLUMNS = ("tried", "tracebacks", "hangs", "outside", "memory", "lines")
-_HEADER = ("inputs", "tracebacks", "hangs", "outside reads", "memory", "long lines")
+_COLUMNS = ("tried", "tracebacks", "hangs", "outside", "memory", "lines", "deaths")
+_HEADER = ("inputs", "tracebacks", "hangs", "outside reads", "memory", "long lines", "deaths")
 
 
 def fuzzed(names: Sequence[str], inputs: int, seed: int) -> list[Found]:
@@ -34,13 +34,26 @@ def fuzzed(names: Sequence[str], inputs: int, seed: int) -> list[Found]:
             # Hypothesis would take the same inputs each time where it finds itself in CI.
             env={name: value for name, value in os.environ.items() if name != "CI"},
         )
-        found = [Found(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode:
-            last = note.read_text() if note.exists() else done.stderr[-2000:]
-            kind = names[len(found)]
-            what = f"the process ended with {done.returncode}: {done.stderr[-1000:]}"
-            found.append(Found(kind, tried=1, hangs=1, faults={what: last}))
-    return found
+        last = note.read_text() if note.exists() else ""
+        return [*_told(done.stdout), *_death(names, done, last)]
+
+
+def _told(out: str) -> list[Found]:
+    return [Found(**json.loads(line)) for line in out.splitlines() if line.startswith("{")]
+
+
+def _death(names: Sequence[str], done: "subprocess.CompletedProcess[str]", last: str) -> list[Found]:
+    """What came of the kind that a process died in: a hang, if its own watchman ended it."""
+    if not done.returncode:
+        return []
+    kind = dict(enumerate(names)).get(len(_told(done.stdout)), "after the last kind")
+    what = f"the process ended with {done.returncode}: {done.stderr[-1000:]}"
+    found = Found(kind, tried=1, faults={what: last or done.stderr[-2000:]})
+    if "Timeout (" in done.stderr:  # faulthandler's word, of C code that heard no signal
+        found.hangs = 1
+    else:
+        found.deaths = 1
+    return [found]
 
 
 def table(found: Sequence[Found]) -> str:

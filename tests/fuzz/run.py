@@ -55,6 +55,7 @@ class Found:
     outside: int = 0
     memory: int = 0
     lines: int = 0
+    deaths: int = 0
     faults: dict[str, str] = field(default_factory=dict)
     """By what went wrong, the smallest input that was seen to lead to it."""
 

@@ -25,38 +25,66 @@ CALLS = (
     "yaml.FullLoader",
     "yaml.UnsafeLoader",
     "pandas.read_pickle",
-    "pd.read_pickle",
     "tempfile.mktemp",
 )
+LOADS = ("torch.load", "torch.serialization.load")
+METHODS = (
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "recv_object_list",
+    "scatter_object_list",
+)
+"""By these torch.distributed unpickles what other ranks say."""
 ALLOWED = {
     # The error that torch.load raises for a checkpoint that is damaged; nothing is unpickled by it.
     "recompute_core/reinvest/training.py": {"pickle", "pickle.UnpicklingError"},
+    # What the ranks of one study, processes of one account, say to each other (SECURITY.md, "Ranks").
+    "recompute_core/ranks/team.py": {"all_gather_object"},
 }
 
 
 def found_in(text: str) -> Iterator[str]:
-    """The forbidden things that a source uses, by their names in it."""
+    """The forbidden things that a source uses, by their full names whatever it calls them."""
     tree = ast.parse(text)
+    aliases = dict(_aliases(tree))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names if one.name.partition(".")[0] in MODULES)
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             if node.module.partition(".")[0] in MODULES:
                 yield node.module
             names = {f"{node.module}.{one.name}" for one in node.names}
-            yield from names & {*CALLS, "torch.load", "torch.serialization.load", "builtins.eval"}
+            yield from names & {*CALLS, *LOADS, f"{node.module}.*"}
+            yield from (name for name in names if name.startswith("builtins."))
         elif isinstance(node, ast.Attribute):
-            name = ast.unparse(node)
+            name = _full(node, aliases)
             if name in CALLS or name.partition(".")[0] in (*MODULES, "builtins", "__builtins__"):
                 yield name
+            if node.attr in METHODS:
+                yield node.attr
         elif isinstance(node, ast.Name) and node.id in BUILTINS:
             yield node.id
         if isinstance(node, ast.Call):
-            yield from _of_a_call(node)
+            yield from _of_a_call(node, aliases)
 
 
-def _of_a_call(node: ast.Call) -> Iterator[str]:
-    name = ast.unparse(node.func)
+def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """What names of a source stand for: `t` for `torch`, `run` for `os.system`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((one.asname, one.name) for one in node.names if one.asname)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
+
+
+def _full(node: ast.expr, aliases: dict[str, str]) -> str:
+    first, dot, rest = ast.unparse(node).partition(".")
+    return aliases.get(first, first) + dot + rest
+
+
+def _of_a_call(node: ast.Call, aliases: dict[str, str]) -> Iterator[str]:
+    name = _full(node.func, aliases)
     said = {one.arg: one.value for one in node.keywords}
 
     def says(argument: str, value: bool) -> bool:
@@ -65,7 +93,7 @@ def _of_a_call(node: ast.Call) -> Iterator[str]:
 
     if name == "compile":  # a name that settings have too
         yield name
-    if name in ("torch.load", "torch.serialization.load") and not says("weights_only", True):
+    if name in LOADS and not says("weights_only", True):
         yield f"{name} without weights_only=True"
     if "shell" in said and not says("shell", False):
         yield f"{name} with a shell"
@@ -103,7 +131,19 @@ def test_nothing_that_was_read_is_ever_run(path: Path) -> None:
         "subprocess.run('ls', shell=flag)",
         "os.system('ls')",
         "np.load('x', allow_pickle=True)",
-        "pd.read_pickle('x')",
+        "import pandas as pd\npd.read_pickle('x')",
+        "import torch as t\nt.load(p)",
+        "import torch.serialization as s\ns.load(p)",
+        "from torch import serialization as s\ns.load(p)",
+        "from torch import load as l\nl(p)",
+        "import yaml as y\ny.load(text, y.SafeLoader)",
+        "from yaml import load as read\nread(text)",
+        "import os as o\no.system('ls')",
+        "from os import system as s\ns('ls')",
+        "def f():\n    import os as o\n    o.popen('ls')",
+        "from os import *",
+        "from builtins import exec as e",
+        "import torch.distributed as dist\ndist.all_gather_object(heard, own)",
     ],
 )
 def test_each_of_them_is_seen(text: str) -> None:
@@ -115,6 +155,10 @@ def test_each_of_them_is_seen(text: str) -> None:
     [
         "model.eval()",
         "torch.load('x', weights_only=True)",
+        "import torch as t\nt.load('x', weights_only=True)",
+        "from .yaml import load",
+        "import json as yaml\nyaml.load(file)",
+        "from safetensors.torch import load",
         "torch.compile(model)",
         "re.compile('x')",
         "subprocess.run(['ls'], shell=False)",

@@ -37,6 +37,16 @@ from .rows import make_home
         ("a: &a\n  b: *a", "x: a value holds itself, line 1"),
         ("{a: 1, a: 2}", "x: the key 'a' stands twice, line 1"),
         ("a: 1\nb:\n  c: 1\n  c: 2", "x: the key 'c' stands twice, line 4"),
+        ("{1: a, 0x1: b}", "x: the key '0x1' stands twice, line 1"),
+        ("{1: a, 1.0: b}", "x: the key '1.0' stands twice, line 1"),
+        ("{yes: a, true: b}", "x: the key 'true' stands twice, line 1"),
+        ("{a: 1, 'a': 2}", "x: the key 'a' stands twice, line 1"),
+        ("{<<: {a: 1}, <<: {b: 1}}", "x: the key '<<' stands twice, line 1"),
+        ("a: 1" + 200 * ":1", "x: a number of 401 letters, line 1"),
+        ("- a\n- " + 401 * "9", "x: a number of 401 letters, line 2"),
+        ("1." + 399 * "9", "x: a number of 401 letters, line 1"),
+        (f"!!int '{401 * '9'}'", "x: a number of 401 letters, line 1"),
+        (f"{{0x{399 * 'f'}: 1}}", "x: a number of 401 letters, line 1"),
         ("[" * 5000, "x: nested too deeply"),
         ("!!python/object/apply:os.system ['true']", "x: not YAML: could not determine a constructor"),
         ("a\0b", "x: not YAML: unacceptable character"),
@@ -68,6 +78,12 @@ def test_names_and_merges_that_say_little_are_read() -> None:
     text = "base: &base {seq_len: 64}\nshapes: [*base, {<<: *base, batch: 2}]"
     assert parse_yaml(text, "x")["shapes"] == [{"seq_len": 64}, {"seq_len": 64, "batch": 2}]
     assert parse_yaml("", "x") is None
+
+
+def test_numbers_of_a_usual_length_and_texts_of_any_are_read() -> None:
+    assert parse_yaml(f"[{400 * '9'}, 1:30:00, 0x10, 1e3]", "x") == [int(400 * "9"), 5400, 16, "1e3"]
+    assert parse_yaml(f"a: '{1000 * '9'}'", "x") == {"a": 1000 * "9"}
+    assert parse_yaml("{1: a, '1': b, <<: {'<<': c}, .nan: d}", "x")["1"] == "b"
 
 
 def test_a_specification_of_any_length_is_not_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from recompute_core.errors import InputError
 
-from .__main__ import fuzzed, table
+from .__main__ import _death, fuzzed, table
 from .guard import Watch, bound_memory
 from .kinds import KINDS
 from .run import Kind, try_kind
@@ -28,6 +28,22 @@ def test_no_input_ends_in_a_traceback_a_hang_or_somebody_elses_file(names: tuple
     found = fuzzed(names, INPUTS, seed=0)
     assert [one.kind for one in found] == list(names)
     assert all(one.good for one in found), table(found)
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "kind", "column"),
+    [
+        ("", "Killed", "keys", "deaths"),
+        ('{"kind": "keys"}\n', "Timeout (0:01:00)!\nThread", "signers", "hangs"),
+        ('{"kind": "keys"}\n{"kind": "signers"}\n', "Fatal", "after the last kind", "deaths"),
+    ],
+)
+def test_what_a_dead_process_counts_as(out: str, err: str, kind: str, column: str) -> None:
+    done = subprocess.CompletedProcess([], -9, out, err)
+    (found,) = _death(["keys", "signers"], done, "keys 'x'")
+    assert found.kind == kind and not found.good
+    assert [name for name in ("hangs", "deaths") if getattr(found, name)] == [column]
+    assert _death(["keys"], subprocess.CompletedProcess([], 0, out, err), "") == []
 
 
 def _nothing(name: str, folder: Path) -> None:

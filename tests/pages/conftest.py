@@ -57,6 +57,23 @@ def open_page(store: Store) -> OpenPage:
 
 
 @pytest.fixture
+def secrets(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Makes a file that Streamlit reads its secrets from."""
+    before = st.get_option("secrets.files")
+    path = tmp_path / "secrets.toml"
+
+    def write(text: str) -> Path:
+        path.write_text(text)
+        st.config.set_option("secrets.files", [str(path)])
+        st.secrets._reset()  # it keeps what it has read
+        return path
+
+    yield write
+    st.config.set_option("secrets.files", before)
+    st.secrets._reset()
+
+
+@pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Studies that a page started; none of them gets a driver."""
     started: list[str] = []

@@ -1,28 +1,10 @@
 """The door: closed by secrets that cannot be read, and not there without any."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
-import streamlit as st
 
 from tests.pages.conftest import OpenPage
 from tests.pages.reading import shown
-
-
-@pytest.fixture
-def secrets(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Makes a file that Streamlit reads its secrets from."""
-    before = st.get_option("secrets.files")
-    path = tmp_path / "secrets.toml"
-
-    def write(text: str) -> Path:
-        path.write_text(text)
-        st.config.set_option("secrets.files", [str(path)])
-        return path
-
-    yield write
-    st.config.set_option("secrets.files", before)
 
 
 def test_secrets_that_cannot_be_read_let_nobody_in(

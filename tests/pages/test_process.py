@@ -41,6 +41,7 @@ def test_the_policy_allows_the_inline_scripts_of_streamlit_and_no_others() -> No
 
     policy = app.content_security_policy()
     assert "'unsafe-eval'" not in policy
+    assert "frame-src 'none'" in policy.split("; ") and "frame-ancestors 'none'" in policy.split("; ")
     assert policy.count("'sha256-") >= 1
     assert app.inline_script_hashes("<script>1</script><script src=x></script>") == [
         "'sha256-a4ayc/80/OGda4BO/1o/V0etpOqiLx1JwB5S3beHW0s='"

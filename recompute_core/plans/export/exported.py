@@ -6,6 +6,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Literal
 
+from ...errors import printable
 from ...gates import megabytes
 from ...spec import Region
 from ..names import Regions
@@ -63,7 +64,7 @@ class Source:
 
 
 def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return printable(" ".join(text.split()))
 
 
 def slug_of(plan: str) -> str:
