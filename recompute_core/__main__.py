@@ -5,7 +5,6 @@ Exit codes: 0 adopt, or the command did what it says; 1 keep the original; 2 bad
 """
 
 import contextlib
-import io
 import os
 import signal
 import sys
@@ -20,6 +19,7 @@ import click
 from .command_gate import gate
 from .comparing.command import compare
 from .errors import Cancelled, EngineError, InputError, StoreError, in_one_line
+from .given_paths import GivenPath
 from .output import EXIT_CODES, json_option
 from .output import check_json_file as _check_writable
 from .output import show as _print
@@ -31,7 +31,9 @@ from .reports.command_recheck import recheck
 from .reports.command_report import report, verify
 from .settings import OURS, size_fields
 from .spec import PRESETS
+from .streams import stand_in_for_lost_ones
 from .studies.engines import ADDRESS, check_engine
+from .writing import check_is_text
 
 if TYPE_CHECKING:
     from .planning import Wish
@@ -51,10 +53,15 @@ set_option = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def cli() -> None:
     """Should this training job recompute activations, where, and at what cost?"""
+    check_is_text(os.environ.get("TMPDIR", ""), "TMPDIR")
+    from .studies.store import home_folder
+
+    with contextlib.suppress(FileNotFoundError):  # no working directory: said by whatever needs one
+        check_is_text(home_folder(), "RECOMPUTE_HOME")
 
 
 @cli.command(epilog="Example: python -m recompute_core study --preset quick --json result.json")
-@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[SPEC.yaml]")
+@click.argument("file", required=False, type=GivenPath(), metavar="[SPEC.yaml]")
 @click.option("--preset", "preset_name", metavar="NAME", help=f"A ready study: {', '.join(PRESETS)}.")
 @click.option(
     "--sweep",
@@ -489,12 +496,12 @@ cli.add_command(verify)
 
 def main() -> None:
     """Run a command; a user's mistake is one line on standard error."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a letter is no reason to stop
+    stand_in_for_lost_ones()
     signal.signal(signal.SIGTERM, _as_ctrl_c)
     try:
-        cli.main(standalone_mode=False)
+        # Not by `cli.main`, which ends with 1, a verdict, where anything says that a pipe is broken.
+        with cli.make_context("python -m recompute_core", sys.argv[1:]) as context:
+            cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -502,11 +509,13 @@ def main() -> None:
         _fail(error.format_message(), error.exit_code)
     except (InputError, StoreError, EngineError, Cancelled) as error:
         _fail(str(error), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
+        click.echo(err=True)  # the terminal has written ^C
+        _fail("stopped", 4)
+    except click.Abort:
         _fail("stopped", 4)
     except OSError as error:
-        _silence(sys.stdout)
-        _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", 4)
+        _fail(_of_the_system(error), 4)
     except Exception:
         traceback.print_exc()  # our own bug: never to be read as a verdict
         sys.exit(4)
@@ -521,10 +530,16 @@ def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
     (handler if callable(handler) else signal.default_int_handler)(number, frame)
 
 
-def _silence(stream: Any) -> None:
-    """Keep Python from failing once more when it flushes a closed or full stream at the end."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+def _of_the_system(error: OSError) -> str:
+    """What the system would not do, and with what; it names no folder that is not there any more."""
+    said = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {said}"
+    try:
+        os.getcwd()
+    except OSError:
+        return f"the working directory: {said}"
+    return said
 
 
 def _fail(message: str, code: int) -> None:

@@ -12,6 +12,7 @@ from .settings import is_own
 from .spec import StudySpec, parse_spec, preset
 from .studies.looking import looked_up
 from .workloads.registered import is_factory, resolve_any
+from .writing import check_is_text
 
 
 def asked(
@@ -46,6 +47,7 @@ def asked(
             workload["images"] = str(Path(workload["images"]).expanduser().absolute())
         except RuntimeError as error:
             raise InputError(f"{origin}: workload.images: {error}") from None
+        check_is_text(workload["images"], "workload.images")
     return parse_spec(raw, origin)
 
 

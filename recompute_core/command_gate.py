@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .errors import InputError
+from .given_paths import GivenPath
 from .output import EXIT_CODES, check_json_file, json_option, write_json
 from .words import printable
 
@@ -20,9 +21,7 @@ set_thresholds = click.option(
 
 
 @click.command(epilog="Example: python -m recompute_core gate measurements.json")
-@click.argument(
-    "measurements", required=False, type=click.Path(path_type=Path), metavar="[MEASUREMENTS]"
-)
+@click.argument("measurements", required=False, type=GivenPath(), metavar="[MEASUREMENTS]")
 @click.option(
     "--recorder", is_flag=True, help="Print a recorder of measurements, to paste into a training script."
 )

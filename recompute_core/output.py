@@ -13,8 +13,19 @@ from .writing import check_writable, write_whole
 EXIT_CODES = {"adopt": 0, "keep_original": 1, "undecided": 3}
 """What a command that gives a verdict ends with."""
 
+
+def _named(context: click.Context, option: click.Parameter, file: str | None) -> str | None:
+    if file == "":
+        raise click.BadParameter("expected a file, or - for standard output", context, option)
+    return file
+
+
 json_option = click.option(
-    "--json", "json_file", metavar="FILE", help="Write the result as JSON; - for standard output."
+    "--json",
+    "json_file",
+    metavar="FILE",
+    callback=_named,
+    help="Write the result as JSON; - for standard output.",
 )
 
 

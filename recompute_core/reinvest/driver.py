@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..errors import Cancelled, InputError, StoreError
+from ..errors import Cancelled, EngineError, InputError, StoreError
 from ..estimating import LIMITS, Field
 from ..results import Record
 from ..settings import ReceiptsSettings, size_fields
@@ -325,7 +325,7 @@ def main() -> None:
         lock.adopt(asked.lock_fd)
         drive(kept, lock)
         print(result_of(kept).sentence)
-    except (InputError, StoreError, Cancelled) as error:
+    except (InputError, StoreError, EngineError, Cancelled) as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ..errors import InputError
+from ..given_paths import GivenPath
 from ..output import check_json_file, json_option, write_json
 from ..plans.export import TARGETS, Target
 from ..plans.export.exported import module_in
@@ -19,9 +20,7 @@ from ..writing import check_writable, write_whole
 @click.argument("study", metavar="STUDY")
 @click.option("--candidate", "plan", required=True, metavar="PLAN", help="A plan of the study.")
 @click.option("--to", required=True, type=click.Choice(TARGETS), help="Who is to take it.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Where to; else standard output."
-)
+@click.option("--out", type=GivenPath(), metavar="FILE", help="Where to; else standard output.")
 @json_option
 def export_command(study: str, plan: str, to: Target, out: Path | None, json_file: str | None) -> None:
     """Write a plan as a trainer takes it, and say what that trainer cannot express.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
+from ..given_paths import GivenPath
 from ..output import check_json_file, json_option, show, write_json
 from ..words import printable
 from ..writing import write_whole
@@ -25,7 +26,7 @@ _passphrase_option = click.option(
 )
 _signers_option = click.option(
     "--signers",
-    type=click.Path(path_type=Path),
+    type=GivenPath(),
     metavar="FILE",
     help="Your signers file; signers.json in RECOMPUTE_HOME unless given.",
 )
@@ -37,7 +38,7 @@ def keys() -> None:
 
 
 @keys.command(epilog="Example: python -m recompute_core keys new --out ~/.config/recompute/signer.key")
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE", help="New file.")
+@click.option("--out", required=True, type=GivenPath(), metavar="FILE", help="New file.")
 @click.option(
     "--kind",
     type=click.Choice(["p256", "ed25519"]),
@@ -74,7 +75,7 @@ def new(out: Path, kind: Any, descriptor: int | None, json_file: str | None) -> 
 
 
 @keys.command("show", epilog="Example: python -m recompute_core keys show signer.key.pub.pem")
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE_OR_PUBLIC")
+@click.argument("file", type=GivenPath(), metavar="FILE_OR_PUBLIC")
 @_passphrase_option
 @json_option
 def show_key(file: Path, descriptor: int | None, json_file: str | None) -> None:
@@ -96,7 +97,7 @@ def show_key(file: Path, descriptor: int | None, json_file: str | None) -> None:
 
 
 @keys.command(epilog="Example: python -m recompute_core keys trust signer.key.pub.pem --name ann")
-@click.argument("public", type=click.Path(path_type=Path), metavar="PUBLIC.pem")
+@click.argument("public", type=GivenPath(), metavar="PUBLIC.pem")
 @click.option("--name", required=True, metavar="WHO", help="Whose key it is, in your words.")
 @click.option("--expires", metavar="DATE", help="The last day, UTC, on which it is trusted.")
 @click.option(

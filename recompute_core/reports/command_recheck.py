@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..errors import InputError
+from ..given_paths import GivenPath
 from ..output import check_json_file, json_option, write_json
 from ..words import printable
 from .command_report import signers_option
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: python -m recompute_core recheck decision --signers signers.json")
-@click.argument("bundle", type=click.Path(path_type=Path), metavar="BUNDLE")
+@click.argument("bundle", type=GivenPath(), metavar="BUNDLE")
 @signers_option
 @click.option("--shape", metavar="KEY", help="At this shape alone, such as 'T=512 B=8'.")
 @click.option(

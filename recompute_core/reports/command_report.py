@@ -10,6 +10,7 @@ import click
 
 from ..command_gate import set_thresholds, thresholds_of
 from ..errors import InputError
+from ..given_paths import GivenPath
 from ..output import EXIT_CODES, check_json_file, json_option, write_json
 from ..words import printable
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 signers_option = click.option(
     "--signers",
-    type=click.Path(path_type=Path),
+    type=GivenPath(),
     metavar="FILE",
     help="Whom you trust; signers.json in RECOMPUTE_HOME unless given. 'keys trust' writes it.",
 )
@@ -36,13 +37,11 @@ signers_option = click.option(
 )
 @click.argument("study", metavar="STUDY")
 @click.option("--candidate", "plan", metavar="PLAN", help="A plan of the study.")
-@click.option(
-    "--key", required=True, type=click.Path(path_type=Path), metavar="FILE", help="Your private key."
-)
+@click.option("--key", required=True, type=GivenPath(), metavar="FILE", help="Your private key.")
 @click.option(
     "--out",
     required=True,
-    type=click.Path(path_type=Path),
+    type=GivenPath(),
     metavar="DIR",
     help="A new folder, or a new .zip.",
 )
@@ -147,7 +146,7 @@ def _written(out: Path, released: "Released | ReleasedSupplied", key: "PublicKey
 
 
 @click.command(epilog="Example: python -m recompute_core verify decision --signers signers.json")
-@click.argument("bundle", type=click.Path(path_type=Path), metavar="BUNDLE")
+@click.argument("bundle", type=GivenPath(), metavar="BUNDLE")
 @signers_option
 @json_option
 def verify(bundle: Path, signers: Path | None, json_file: str | None) -> None:

@@ -14,6 +14,7 @@ from ..ranks.admission import check_ranks, held_bytes
 from ..settings import ReceiptsSettings, shape_key
 from ..spec import StudySpec
 from ..workloads.sizes import sizes_of
+from ..writing import check_is_text
 from .device_there import check_device
 from .engines import check_engine
 from .looking import looked_up
@@ -25,6 +26,7 @@ def admit(spec: StudySpec, home: Path) -> StudySpec:
     Raises InputError when a plan cannot run, a shape is beyond memory, the device is not here, or
     photos are unusable.
     """
+    check_is_text(home, "RECOMPUTE_HOME")
     check_engine(spec)
     spec = looked_up(spec)
     check_custom_plans(spec)

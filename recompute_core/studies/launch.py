@@ -1,5 +1,6 @@
 """Starting and resuming studies in a driver of their own, which outlives whoever started it."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -8,6 +9,7 @@ from pathlib import Path
 from ..errors import InputError, StoreError
 from ..processes import environment
 from ..spec import StudySpec
+from ..writing import open_log
 from .admission import admit
 from .engines import check_engine
 from .locks import Lock
@@ -47,7 +49,11 @@ def start_detached(module: str, arguments: tuple[str, ...], store: Store, log: P
     The lock travels to it as `--lock-fd`, so that at no moment work that is on its way looks abandoned.
     """
     assert lock.descriptor is not None
-    with log.open("ab") as output:
+    try:
+        descriptor = open_log(log)
+    except OSError as error:
+        raise StoreError(f"{log}: cannot be written: {error.strerror}") from None
+    with os.fdopen(descriptor, "ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments, "--lock-fd", str(lock.descriptor)],
             env=environment(RECOMPUTE_HOME=str(store.home)),

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from ..errors import EngineError
 from ..processes import be_the_first_to_go, end_with_parent, fork_server
 from ..workloads.registered import VARIABLE
+from ..writing import open_log
 from .engine import LONGEST_LINE, Garbled, why_ended
 
 
@@ -30,7 +32,12 @@ class LocalEngine:
         self._context = fork_server()
 
     def start(self, assignment: BaseModel) -> "LocalWorker":
-        """Begin a task; its lines arrive through the worker."""
+        """Begin a task; its lines arrive through the worker. Raises EngineError where its log cannot be
+        written: no task would come further."""
+        try:
+            os.close(open_log(self._log))
+        except OSError as error:
+            raise EngineError(f"{self._log}: cannot be written: {error.strerror}") from None
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_child,
@@ -97,7 +104,10 @@ def _child(
     os.environ[VARIABLE] = factories or ""
     be_the_first_to_go()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        descriptor = open_log(Path(log))
+    except OSError as error:  # it went since the driver looked, who says so at the next task
+        sys.exit(f"{log}: cannot be written: {error.strerror}")
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     worker = import_module(module)

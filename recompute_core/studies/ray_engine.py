@@ -34,6 +34,7 @@ from ..errors import EngineError, StoreError
 from ..spec import Device
 from ..words import count
 from ..workloads.registered import VARIABLE
+from ..writing import open_log
 from . import ray_node
 from .engine import Garbled
 from .engines import answers
@@ -180,10 +181,16 @@ class RayWorker:
             elif kind == "file":
                 self._put(name, data)
             elif kind == "log":
-                with self._log.open("ab") as log:
-                    log.write(data)
+                self._write_log(data)
             else:
                 self._why = name
+
+    def _write_log(self, data: bytes) -> None:
+        try:
+            with os.fdopen(open_log(self._log), "ab") as log:
+                log.write(data)
+        except OSError as error:
+            raise StoreError(f"{self._log}: cannot be written: {error.strerror}") from None
 
     def _put(self, name: str, part: bytes) -> None:
         """Add a part to a file that appears once it is whole, which an empty part says."""

@@ -74,3 +74,15 @@ def test_threads_that_write_in_one_folder_do_not_meet(tmp_path: Path) -> None:
         written = dict(zip("abc", pool.map(write, "abc"), strict=True))
     assert {name: set(texts) for name, texts in written.items()} == {n: {n} for n in "abc"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", ["loop", "loop/x", ".", "", ".."])
+def test_a_name_under_which_no_file_can_be_is_an_error_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    for write in (check_writable, lambda path: write_whole(path, "text")):
+        with pytest.raises(OSError, match=r"Is a directory|Too many levels of symbolic links"):
+            write(Path(name))
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
