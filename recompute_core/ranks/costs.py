@@ -7,6 +7,7 @@ where one update alone is exact, several are measured, and a gate that their pea
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -50,11 +51,12 @@ def measure_rank_memory(
     if trace and job.device.type == "cuda":
         without = {**own.not_measured, "history": "the allocator's history is not recorded on ranks"}
         own = own.model_copy(update={"not_measured": without})
-    found = worst_of(team.all_say(own))
+    found = worst_of(team.all_say(own, Memory))
     if trace is None:
         return found
     worst = _worst(found.ranks).rank
-    return with_trace(found, team.all_say(keeps[chosen](trace) if team.rank == worst else {})[worst])
+    written = keeps[chosen](trace) if team.rank == worst else {}
+    return with_trace(found, team.all_say(written, dict[str, Any])[worst])
 
 
 def middle_of(samples: list[Memory]) -> tuple[Memory, int]:

@@ -39,8 +39,6 @@ METHODS = (
 ALLOWED = {
     # The error that torch.load raises for a checkpoint that is damaged; nothing is unpickled by it.
     "recompute_core/reinvest/training.py": {"pickle", "pickle.UnpicklingError"},
-    # What the ranks of one study, processes of one account, say to each other (SECURITY.md, "Ranks").
-    "recompute_core/ranks/team.py": {"all_gather_object"},
 }
 
 

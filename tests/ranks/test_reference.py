@@ -190,7 +190,7 @@ def test_one_trace_is_written_by_the_worst_rank(
 
     said: list[list[Any]] = [[memory(7), memory(70)], [{}, {"trace": "t", "not_measured": {}}]]
 
-    def all_say(mine: Any) -> list[Any]:
+    def all_say(mine: Any, _: Any) -> list[Any]:
         heard = said.pop(0)
         heard[rank] = mine if mine else heard[rank]
         return heard
