@@ -3,7 +3,7 @@
 # make test               everything that CI runs: lint, types, tests, browser journeys
 # make test-ray           of these, studies on a Ray cluster of two nodes alone
 # make test-distributed   of these, training over ranks alone
-# make test-faults        fifty kills and more, and what was lost: nothing
+# make test-faults        fifty kills and more at random moments, other faults once; counts what was lost
 # make test-load          twenty browsers for five minutes, and stores that have grown
 # make test-fuzz          inputs of every kind made at random, others each time: some ten minutes
 # make bench              measure the product itself and print the tables of the README

@@ -2,31 +2,33 @@
 
 import json
 import subprocess
-from collections.abc import Mapping
+from contextlib import suppress
 
-from recompute_core.studies.store import Cell
+from recompute_core.errors import StoreError
 
 from .ledger import Count
-from .scene import PHASES, VERDICTS, Key, Said, Scene
+from .scene import PHASES, VERDICTS, Known, Said, Scene
 
 
 def look(
-    at: Scene, count: Count, before: Mapping[Key, Cell], said: Said | None = None, *, ended: bool = True
+    at: Scene, count: Count, before: Known, said: Said | None = None, *, ended: bool = True
 ) -> None:
-    """Count what a fault has cost. `before` are the phases that were finished when it came, `said` is
-    what the command that met it said; `ended`: nothing of the scene is meant to run any more."""
+    """Count what a fault has cost. `before` was stored when it came, `said` is what the command that met
+    it said, of phases too; `ended`: nothing of the scene is meant to run any more."""
     if said is not None:
         count.tracebacks += not said.is_plain
     if ended:
         count.orphans += at.orphans()
     count.broken += not _lists(at, count)
-    _compare(at, count, before)
-    if at.study() is None:  # it came before there was a study
-        return
-    _finish(at, count)
-    _compare(at, count, before)
+    lost = _gone(at, before)
+    if said is not None:
+        lost |= _untrue(at, before, said)
+    studies = _studies(at)
+    for study in studies:
+        _finish(at, count, study)
+    lost |= _gone(at, before) | _unfinished(at, {*before.studies, *studies})
+    count.lost += len(lost)
     count.doubled += at.doubled()
-    count.lost += len(PHASES - {key[1:] for key in at.finished()})
     if ended:
         count.orphans += at.orphans()
 
@@ -38,9 +40,7 @@ def _lists(at: Scene, count: Count) -> bool:
     return said.code == 0 and isinstance(json.loads(said.out), list | dict)
 
 
-def _finish(at: Scene, count: Count) -> None:
-    study = at.study()
-    assert study is not None
+def _finish(at: Scene, count: Count, study: str) -> None:
     with at.store() as store:
         done = store.study(study).status == "done"
     if done:
@@ -54,6 +54,30 @@ def _finish(at: Scene, count: Count) -> None:
     count.broken += said.code not in VERDICTS
 
 
-def _compare(at: Scene, count: Count, before: Mapping[Key, Cell]) -> None:
+def _studies(at: Scene) -> tuple[str, ...]:
+    with suppress(StoreError):
+        return at.known().studies
+    return ()
+
+
+Lost = set[tuple[str, str, str]]
+"""Study, plan and phase, each once whichever way it is found: all studies here have one shape."""
+
+
+def _gone(at: Scene, before: Known) -> Lost:
+    """What was stored and is not, or is other."""
     now = at.finished()
-    count.lost += sum(now.get(key) != cell for key, cell in before.items())
+    return {(key[0], *key[2:]) for key, cell in before.cells.items() if now.get(key) != cell}
+
+
+def _untrue(at: Scene, before: Known, said: Said) -> Lost:
+    """What was said to be finished and is in no study: a witness that does not ask the store."""
+    stored = {key[2:] for key in at.finished()}
+    studies = before.studies or _studies(at) or ("",)
+    return {(studies[0], *phase) for phase in said.told - stored}
+
+
+def _unfinished(at: Scene, studies: set[str]) -> Lost:
+    """What the studies lack though they have ended."""
+    now = {(key[0], *key[2:]) for key in at.finished()}
+    return {(study, *phase) for study in studies for phase in PHASES} - now

@@ -42,6 +42,7 @@ def put_back(chance: random.Random) -> Count:
         eventually(here.finished)
         time.sleep(chance.uniform(0, 1.5))
         count.injected = int(started.poll() is None)
+        before = here.known()
         clock.write_text("-1h\n")
         said = ended(started)
         study = here.study()
@@ -53,5 +54,5 @@ def put_back(chance: random.Random) -> Count:
             print([cell.reason for cell in cells if cell.state == "failed"], said.err, file=sys.stderr)
         count.broken += sum(cell.seconds is None or cell.seconds < 0 for cell in cells)
         count.broken += [(cell.plan, cell.phase) for cell in cells] != IN_ORDER
-        aftermath.look(here, count, here.finished(), said)
+        aftermath.look(here, count, before, said)
     return count

@@ -29,10 +29,11 @@ def full(kilobytes: int = _SMALL_KB) -> Count:
     count = Count("disk full", runs=1)
     with scene() as here, _disk(here, kilobytes):
         said = ended(here.start_study())
+        before = here.known()
         count.injected = int(said.code == 4 and "disk" in said.err)
         count.tracebacks += not said.is_plain
         _again(here, f"size={_ROOMY_KB}k")
-        aftermath.look(here, count, here.finished(), said)
+        aftermath.look(here, count, before, said)
     return count
 
 
@@ -41,7 +42,7 @@ def read_only() -> Count:
     count = Count("store read-only", runs=1)
     with scene() as here, _disk(here, _ROOMY_KB):
         assert ended(here.start_study()).code in (0, 1, 3)
-        before, study = here.finished(), here.study()
+        before, study = here.known(), here.study()
         assert study is not None
         _again(here, "ro")
         for command in (["studies"], ["longer", study], ["study", str(here.spec)]):

@@ -9,7 +9,7 @@ import psutil
 
 from . import aftermath
 from .ledger import Count
-from .scene import ended, eventually, scene
+from .scene import Known, Scene, ended, eventually, scene
 
 Victim = Callable[[psutil.Process], psutil.Process | None]
 """Finds whom to kill, from the driver's process."""
@@ -38,25 +38,25 @@ def kill(kind: str, chance: random.Random) -> Count:
         started = here.start_study()
         eventually(here.study)
         time.sleep(chance.uniform(0, 4))
-        count.injected = _hit(VICTIMS[kind], psutil.Process(started.pid), chance)
-        before = here.finished()
+        count.injected, before = _hit(here, VICTIMS[kind], psutil.Process(started.pid), chance)
         aftermath.look(here, count, before, ended(started))
     return count
 
 
-def _hit(find: Victim, driver: psutil.Process, chance: random.Random) -> int:
-    """Kill whom `find` finds as soon as there is somebody; how many were."""
-    deadline = time.monotonic() + 60
+def _hit(here: Scene, find: Victim, driver: psutil.Process, chance: random.Random) -> tuple[int, Known]:
+    """Kill whom `find` finds as soon as there is somebody; how many were, and what was stored then."""
+    deadline, before = time.monotonic() + 60, Known((), {})
     while time.monotonic() < deadline:
         with suppress(psutil.Error):
             if driver.status() == psutil.STATUS_ZOMBIE:
-                return 0
+                break
             victim = find(driver)
             if victim is not None:
                 time.sleep(chance.uniform(0, 0.2))
+                before = here.known()
                 victim.kill()
-                return 1
+                return 1, before
         if not driver.is_running():
-            return 0
+            break
         time.sleep(0.005)
-    return 0
+    return 0, here.known()

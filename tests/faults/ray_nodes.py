@@ -32,7 +32,7 @@ def killed(chance: random.Random) -> Count:
             eventually(lambda: here.finished() or started.poll() is not None, 180)
             time.sleep(chance.uniform(0, 5))
             count.injected = int(started.poll() is None)
-            before = here.finished()
+            before = here.known()
             cluster.remove_node(nodes.pop(chance.randrange(2)), allow_graceful=False)
             said = ended(started)
             _node(cluster, here, 2)

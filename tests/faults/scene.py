@@ -6,6 +6,7 @@ starts, so that one left behind is found whatever it is called.
 
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +45,18 @@ PHASES = {
 VERDICTS = (0, 1, 3)
 """Exit codes of a study that was completed."""
 
-Key = tuple[str, str, str]
+Key = tuple[str, str, str, str]
+"""Study, shape, plan and phase of a cell."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a store held at one moment."""
+
+    studies: tuple[str, ...]
+    """Oldest first."""
+    cells: Mapping[Key, Cell]
+    """The finished phases."""
 
 
 @dataclass
@@ -118,17 +130,26 @@ class Scene:
             return rows[-1].id if rows else None
         return None
 
-    def finished(self) -> dict[Key, Cell]:
-        """The finished phases of the scene's study."""
-        study = self.study()
-        if study is None:
-            return {}
+    def known(self) -> Known:
+        """What is stored now; a store that cannot be read is a StoreError, not an empty one."""
+        if not (self.home / "recompute.sqlite3").exists():
+            return Known((), {})
         with self.store() as store:
-            try:
-                cells = store.cells(study)
-            except StoreError:
-                return {}
-        return {(c.shape_key, c.plan, c.phase): c for c in cells if c.state == "done"}
+            studies = tuple(row.id for row in reversed(store.studies()))
+            cells = [(study, cell) for study in studies for cell in store.cells(study)]
+        return Known(
+            studies, {(s, c.shape_key, c.plan, c.phase): c for s, c in cells if c.state == "done"}
+        )
+
+    def finished(self) -> Mapping[Key, Cell]:
+        """The finished phases; none where the store cannot be read."""
+        with suppress(StoreError):
+            return self.known().cells
+        return {}
+
+    def logged_tracebacks(self) -> int:
+        """How many logs of this scene hold a traceback."""
+        return sum("Traceback" in log.read_text(errors="replace") for log in self.folder.rglob("*.log"))
 
     def processes(self) -> list[psutil.Process]:
         """What was started for this scene and runs still."""
@@ -151,12 +172,12 @@ class Scene:
 
     def doubled(self) -> int:
         """Phases that were finished more than once."""
-        study = self.study()
-        if study is None:
-            return 0
-        with self.store() as store:
-            done = [event for event in store.events(study) if event.kind == "done"]
-        times = Counter((event.shape_key, event.plan, event.phase) for event in done)
+        times = Counter[Key]()
+        with suppress(StoreError):
+            studies = self.known().studies
+            with self.store() as store:
+                events = [(study, event) for study in studies for event in store.events(study)]
+            times.update((s, e.shape_key, e.plan, e.phase) for s, e in events if e.kind == "done")
         return sum(number - 1 for number in times.values())
 
 
@@ -175,6 +196,12 @@ class Said:
     def is_plain(self) -> bool:
         """Whether it said no traceback."""
         return "Traceback" not in self.out + self.err
+
+    @property
+    def told(self) -> set[tuple[str, str]]:
+        """Plan and phase of all that it said was finished."""
+        lines = re.findall(r"^(\w+): .* for (\S+) at ", self.err, re.MULTILINE)
+        return {("none" if plan == "plain" else plan, phase) for phase, plan in lines}
 
 
 def ended(started: Started) -> Said:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 import psutil
 
 from tests.browser.chrome import free_port, running
-from tests.load.visitor import Visitor
+from tests.load.visitor import PAGES, Visitor
 
 from . import aftermath
 from .ledger import Count
@@ -32,9 +32,9 @@ def killed(chance: random.Random) -> Count:
         with running_server(here) as (address, server):
             _launch(here, address)
             time.sleep(chance.uniform(0, 4))
+            before = here.known()
             server.kill()
             count.injected = 1
-            before = here.finished()
         count.broken += not eventually(lambda: not here.processes(), 120)
         aftermath.look(here, count, before)
         count.broken += _shows(here) > 0
@@ -80,11 +80,12 @@ def two_at_once(chance: random.Random) -> Count:
             _launch(here, one, 1)
             time.sleep(chance.uniform(0, 0.5))
             _launch(here, other, 2, gpt_lengths="32")
-            count.injected = 1
+            before = here.known()
+            count.injected = int(any(status != "done" for status in _ended(here)))
             count.broken += not eventually(lambda: _ended(here) == ["done", "done"], 180)
             for address in (one, other):
                 count.broken += _shows(here, address) > 0
-        aftermath.look(here, count, here.finished())
+        aftermath.look(here, count, before)
     return count
 
 
@@ -110,7 +111,7 @@ def _shows(here: Scene, address: str | None = None) -> int:
     """How many errors the pages show to somebody who comes now."""
     troubles = 0
     with _at(here, address) as server:
-        for page in ("", "live", "tradeoff", "studies"):
+        for page in PAGES:
             with Visitor(server, page) as visitor:
                 visitor.open()
                 troubles += len(visitor.troubles)

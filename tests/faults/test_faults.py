@@ -1,6 +1,7 @@
 """Each kind of fault that is no kill, once; and that the counts themselves can fail."""
 
 import random
+import shutil
 
 import pytest
 
@@ -9,7 +10,7 @@ from recompute_core.studies.store import Store
 from . import aftermath
 from .__main__ import faults
 from .ledger import Count, table
-from .scene import ended, scene
+from .scene import PHASES, Key, Known, ended, scene
 from .test_kills import _KINDS as KILLS
 
 _KINDS = (
@@ -44,24 +45,29 @@ def test_what_is_lost_doubled_left_or_broken_is_counted() -> None:
     """A ruined aftermath: a finished phase gone, another finished twice, a process left, no key word."""
     with scene() as here:
         said = ended(here.start_study())
-        before, study = here.finished(), here.study()
+        before, study = here.known(), here.study()
         assert study is not None
         clean = Count("clean", runs=1, injected=1)
         aftermath.look(here, clean, before, said)
         assert clean.is_clean
         with here.store() as store:
             assert isinstance(store, Store)
-            store.forget_cell(study, *_of(before, "time"))
-            store.finish_cell(study, *_of(before, "noise"), {"other": 1})
+            store.forget_cell(study, *_of(before, "time")[1:])
+            store.finish_cell(study, *_of(before, "noise")[1:], {"other": 1})
         left = here.start(program=("-c", "import time; time.sleep(600)"), quiet=True)
         ruined = Count("ruined", runs=1, injected=1)
         aftermath.look(here, ruined, before, said)
         left.wait(10)
-    assert (ruined.lost, ruined.doubled, ruined.orphans) == (5, 1, 1)
+        shutil.rmtree(here.home)
+        here.home.mkdir()
+        gone = Count("gone", runs=1, injected=1)
+        aftermath.look(here, gone, before, said)
+    assert (ruined.lost, ruined.doubled, ruined.orphans) == (2, 1, 1)
+    assert gone.lost == len(PHASES) == 8
     assert not ruined.is_clean
     assert not Count("nothing met", runs=1).is_clean
-    assert table([clean, ruined]).splitlines()[-1] == "| all | 2 | 2 | 5 | 1 | 1 | 0 | 0 |"
+    assert table([clean, ruined]).splitlines()[-1] == "| all | 2 | 2 | 2 | 1 | 1 | 0 | 0 |"
 
 
-def _of(cells: dict, phase: str):
-    return next(key for key in cells if key[2] == phase)
+def _of(before: Known, phase: str) -> Key:
+    return next(key for key in before.cells if key[3] == phase)

@@ -17,5 +17,5 @@ def misbehave(kind: str) -> Count:
         program = ("-m", "tests.faults.saboteur", kind)
         said = ended(here.start("study", str(here.spec), "--json", "-", program=program))
         count.injected = int(said.code == 4 and "parity failed for every-block" in said.err)
-        aftermath.look(here, count, here.finished(), said)
+        aftermath.look(here, count, here.known(), said)
     return count

@@ -11,21 +11,9 @@ from tests.faults.scene import scene
 from tests.faults.servers import running_server
 from tests.pages import studies
 
-from .visitor import Visitor
+from .visitor import PAGES, Visitor
 
 _WEEK_S, _PAIR_S = 7 * 86_400, 10
-_PAGES = (
-    "",
-    "set-up",
-    "live",
-    "tradeoff",
-    "decision",
-    "verify",
-    "reinvest",
-    "demo",
-    "studies",
-    "compare",
-)
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ def _every_page(address: str, study: str) -> list[Shown]:
     found = []
     with Visitor(address) as first:  # a server loads its modules once
         first.open()
-    for page in _PAGES:
+    for page in PAGES:
         with Visitor(address, page, {"study": study}) as visitor:
             for _ in range(4):
                 visitor.open()

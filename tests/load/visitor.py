@@ -15,6 +15,19 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
 
 _PATIENCE_S = 60.0
+PAGES = {
+    "": "Recompute Studio",
+    "set-up": "Set up",
+    "live": "Live",
+    "tradeoff": "Trade-off",
+    "decision": "Decision",
+    "verify": "Verify",
+    "reinvest": "Reinvest",
+    "demo": None,
+    "studies": "Studies",
+    "compare": "Compare",
+}
+"""Every page's address -> its heading; the demo's says its step."""
 _ENDS = (ForwardMsg.FINISHED_SUCCESSFULLY, ForwardMsg.FINISHED_FRAGMENT_RUN_SUCCESSFULLY)
 
 
