@@ -38,21 +38,31 @@ class LocalEngine:
             os.close(open_log(self._log))
         except OSError as error:
             raise EngineError(f"{self._log}: cannot be written: {error.strerror}") from None
-        ours, theirs = self._context.Pipe(duplex=False)
-        process = self._context.Process(
+        for _ in range(2):
+            ours, theirs = self._context.Pipe(duplex=False)
+            process = self._process(assignment, theirs)
+            try:
+                process.start()
+            except (EOFError, OSError):  # the fork server was killed just now; another is started
+                ours.close()
+            else:
+                return LocalWorker(process, ours)
+            finally:
+                theirs.close()
+        raise EngineError("the process that starts workers ended twice, while it started one")
+
+    def _process(self, assignment: BaseModel, pipe: Connection) -> BaseProcess:
+        return self._context.Process(
             target=_child,
             args=(
                 assignment.model_dump_json(),
-                theirs,
+                pipe,
                 str(self._log),
                 type(assignment).__module__,
                 os.environ.get(VARIABLE),
             ),
             daemon=True,
         )
-        process.start()
-        theirs.close()
-        return LocalWorker(process, ours)
 
     def close(self) -> None:
         """The fork server ends with this process."""

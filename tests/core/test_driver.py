@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from multiprocessing import util
+from multiprocessing import forkserver, util
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +334,30 @@ def test_a_worker_that_makes_no_sense(
     assert (reasons[0] or "").startswith(says)
     assert store.study(study).status == "incomplete"
     assert not [pid for pid in workers if alive(pid)]
+
+
+@pytest.mark.parametrize(("deaths", "status"), [(1, "done"), (2, "incomplete")])
+def test_a_fork_server_that_is_killed_as_it_starts_a_worker(
+    store: Store, monkeypatch: pytest.MonkeyPatch, deaths: int, status: str
+) -> None:
+    real, left = forkserver.read_signed, [deaths]
+
+    def killed(descriptor: int) -> int:
+        if left[0]:
+            left[0] -= 1
+            raise EOFError("unexpected EOF")
+        return real(descriptor)
+
+    monkeypatch.setattr(forkserver, "read_signed", killed)
+    spec = tiny(plans=["every-block"])
+    if status == "done":
+        study, _ = run(store, spec)
+    else:
+        study = store.create(spec)
+        with pytest.raises(EngineError, match="the process that starts workers ended twice"):
+            drive(store, study)
+    assert store.study(study).status == status
+    assert left == [0]
 
 
 def test_a_worker_that_hangs_is_stopped(

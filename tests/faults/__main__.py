@@ -19,7 +19,7 @@ Fault = Callable[[random.Random], Count]
 
 
 def faults() -> dict[str, Fault]:
-    """Every kind of fault, one run of each; those that this machine cannot have are left out."""
+    """Every kind of fault, one run of each, but for those that are `left_out`."""
     found: dict[str, Fault] = {
         kind: lambda chance, kind=kind: kills.kill(kind, chance) for kind in kills.VICTIMS
     }
@@ -38,6 +38,18 @@ def faults() -> dict[str, Fault]:
     if clocks.library():
         found["clock put back"] = clocks.put_back
     return found
+
+
+def left_out() -> dict[str, str]:
+    """The kinds that this machine cannot have, and why."""
+    why = {}
+    if not ray_nodes.is_there():
+        why["Ray node"] = "Ray is not installed"
+    if not disks.can_mount():
+        why |= dict.fromkeys(("disk full", "store read-only"), "no file system can be mounted here")
+    if not clocks.library():
+        why["clock put back"] = "libfaketime is not installed"
+    return why
 
 
 _OFTEN = ("worker", "fork server", "driver", "server", "estimator", "Ray node", "store corrupted")
@@ -59,6 +71,8 @@ def main() -> None:
     rounds = [often[number % len(often)] for number in range(asked.runs)] if often else []
     plan = rounds + [kind for kind in kinds if kind not in _OFTEN]
     print(f"{count(len(plan), 'run')}, seed {asked.seed}", flush=True)
+    for kind, why in left_out().items():
+        print(f"not tried: {kind}: {why}", flush=True)
     chance, begun = random.Random(asked.seed), time.monotonic()
     counts = {kind: Count(kind) for kind in kinds}
     for number, kind in enumerate(plan, 1):

@@ -1,10 +1,17 @@
 """Load in short: no error, and a crowd's study goes on. How fast, `make test-load` measures and says."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
+
+from tests.faults.scene import scene
+from tests.faults.servers import running_server
 
 from .__main__ import P95_S, crowd_table, failures, late, pages_table
 from .crowd import Found, crowd
 from .piles import Shown, thousand_studies, week_of_events
+from .visitor import PAGES, Visitor
 
 
 @pytest.mark.timeout(300)
@@ -21,6 +28,18 @@ def test_every_page_of_a_store_that_has_grown(fill) -> None:
     shown = fill()
     assert len(shown) == 10
     assert [one.troubles for one in shown] == [()] * 10
+
+
+def test_an_error_box_and_a_page_without_its_heading_are_trouble() -> None:
+    with scene() as here:
+        with closing(sqlite3.connect(here.home / "recompute.sqlite3")) as foreign:
+            foreign.execute("CREATE TABLE studies (other TEXT)")
+        with running_server(here) as (address, _):
+            for page in PAGES:
+                with Visitor(address, page) as visitor:
+                    visitor.open()
+                assert any(each.startswith("error box: ") for each in visitor.troubles), page
+                assert any("lacks its heading" in each for each in visitor.troubles), page
 
 
 def test_what_is_missed_is_said() -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from urllib.parse import urlencode, urlsplit
 
+from streamlit.proto.Alert_pb2 import Alert
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import ClientConnection, connect
@@ -49,6 +50,8 @@ class Visitor:
     """Label -> widget."""
     words: list[str] = field(default_factory=list)
     """What the newest answer said."""
+    headings: list[str] = field(default_factory=list)
+    """Of the page, since it was opened."""
     _socket: ClientConnection | None = None
     _open: ExitStack = field(default_factory=ExitStack)
 
@@ -69,7 +72,11 @@ class Visitor:
 
     def open(self) -> None:
         """Ask for the page."""
+        self.headings = []
         self._ask(BackMsg())
+        title = PAGES[self.page]
+        if not (title in self.headings if title else self.headings):
+            self.troubles.append(f"{self.page or 'home'} lacks its heading; it has {self.headings}")
 
     def press(self, label: str) -> None:
         """Press a button of the page that was drawn last."""
@@ -140,6 +147,10 @@ class Visitor:
         what = element.WhichOneof("type")
         if what == "exception":
             self.troubles.append(f"{element.exception.type}: {element.exception.message}"[:300])
+        elif what == "alert" and element.alert.format == Alert.ERROR:
+            self.troubles.append(f"error box: {element.alert.body}"[:300])
+        elif what == "heading":
+            self.headings.append(element.heading.body)
         elif what == "button":
             self.buttons[element.button.label] = element.button.id
         elif what == "html":
