@@ -121,7 +121,10 @@ def _child(
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     worker = import_module(module)
-    with os.fdopen(os.dup(pipe.fileno()), "w") as out:
-        pipe.close()
-        worker.work(worker.Assignment.model_validate_json(assignment), out)
+    try:
+        with os.fdopen(os.dup(pipe.fileno()), "w") as out:
+            pipe.close()
+            worker.work(worker.Assignment.model_validate_json(assignment), out)
+    except BrokenPipeError:
+        sys.exit("the driver has ended")
     sys.stdout.flush()

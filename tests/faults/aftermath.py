@@ -29,7 +29,7 @@ def look(
     lost |= _gone(at, before) | _unfinished(at, {*before.studies, *studies})
     count.lost += len(lost)
     count.doubled += at.doubled()
-    count.tracebacks += at.logged_tracebacks()
+    count.tracebacks += len(at.tracebacks())
     if ended:
         count.orphans += at.orphans()
 

@@ -39,6 +39,6 @@ def corrupt(chance: random.Random) -> Count:
         again = ended(here.start_study())
         count.broken += again.code not in (0, 1, 3)
         count.tracebacks += not again.is_plain
-        count.tracebacks += here.logged_tracebacks()
+        count.tracebacks += len(here.tracebacks())
         count.orphans += here.orphans()
     return count

@@ -147,9 +147,13 @@ class Scene:
             return self.known().cells
         return {}
 
-    def logged_tracebacks(self) -> int:
-        """How many logs of this scene hold a traceback."""
-        return sum("Traceback" in log.read_text(errors="replace") for log in self.folder.rglob("*.log"))
+    def tracebacks(self) -> list[str]:
+        """The ends of the tracebacks in this scene's logs, one a log; said on stderr too."""
+        logs = {log: log.read_text(errors="replace") for log in sorted(self.folder.rglob("*.log"))}
+        found = [f"{log.name}: {said[-1500:]}" for log, said in logs.items() if "Traceback" in said]
+        for each in found:
+            print(each, file=sys.stderr, flush=True)
+        return found
 
     def processes(self) -> list[psutil.Process]:
         """What was started for this scene and runs still."""

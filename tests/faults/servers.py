@@ -62,7 +62,7 @@ def estimator_killed(chance: random.Random) -> Count:
             visitor.press("Find the longest sequence")
             visitor.watch(2)
             count.broken += len(visitor.troubles)
-        count.tracebacks += here.logged_tracebacks()
+        count.tracebacks += len(here.tracebacks())
         count.orphans += here.orphans()
     return count
 

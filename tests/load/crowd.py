@@ -65,7 +65,7 @@ def crowd(browsers: int, seconds: float) -> Found:
             taken[-1],
             (
                 *(trouble for one in (*visitors, *others) for trouble in one.troubles),
-                *(["a traceback in a log"] * here.logged_tracebacks()),
+                *here.tracebacks(),
             ),
             end_mb,
             fresh_mb,
