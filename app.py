@@ -1,7 +1,8 @@
 """The entry of the dashboard: `streamlit run app.py`.
 
-Serves `pages/_frame.py` and `/api/healthz`, adds the security headers to every answer, and stands before
-uploads. Nothing here, and nothing it serves, imports torch: measurements run in processes of their own.
+Serves `pages/_frame.py` and `/api/healthz`, adds the security headers to every answer, answers to its
+own names alone, and stands before uploads. Nothing here, and nothing it serves, imports torch:
+measurements run in processes of their own.
 """
 
 import base64
@@ -14,6 +15,7 @@ import pandas  # noqa: F401  whole before two visitors' first pages would import
 import streamlit as st
 from starlette.formparsers import MultiPartParser
 from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -87,5 +89,10 @@ MultiPartParser.spool_max_size = 32_000_000
 app = st.App(
     Path(__file__).parent / "pages" / "_frame.py",
     routes=[Route("/api/healthz", healthz)],
-    middleware=[Middleware(SecurityHeaders), Middleware(Uploads)],
+    middleware=[
+        Middleware(SecurityHeaders),
+        # Streamlit asks this of WebSockets alone. An empty list allows every name.
+        Middleware(TrustedHostMiddleware, st.get_option("server.allowedHosts") or ["*"], False),
+        Middleware(Uploads),
+    ],
 )

@@ -198,12 +198,17 @@ def studies(json_file: str | None) -> None:
     """List the studies of this RECOMPUTE_HOME, newest first."""
     from .studies.store import Store
     from .terminal import studies_table
+    from .words import count
 
-    rows = Store().studies()
-    if json_file != "-":
-        _print(studies_table(rows)) if rows else click.echo(
-            "No studies yet; 'study --preset quick' makes one."
-        )
+    store = Store()
+    rows = store.studies()
+    if hidden := min(store.count(), 1000) - len(rows):
+        said = f"{count(hidden, 'study', 'studies')} cannot be read: damaged, or of another version"
+        click.echo(f"{store.path}: {said}", err=True)
+    if json_file != "-" and rows:
+        _print(studies_table(rows))
+    elif json_file != "-" and not hidden:
+        click.echo("No studies yet; 'study --preset quick' makes one.")
     _write_json(
         json_file,
         [

@@ -1,11 +1,12 @@
 """What people do with the dashboard, done in a real Chromium against the real server."""
 
+import http.client
 import json
 import re
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -289,3 +290,16 @@ def test_every_answer_carries_the_security_headers(served: tuple[str, Store, str
             assert "default-src 'self'" in policy
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.headers["referrer-policy"] == "same-origin"
+
+
+def test_it_answers_to_its_own_names_alone(served: tuple[str, Store, str]) -> None:
+    """So that no page of another site can have its name point here."""
+    address = urlsplit(served[0])
+    for host, status in ((address.netloc, 200), ("localhost", 200), ("evil.example", 400), ("", 400)):
+        for path in ("/", "/api/healthz", "/_stcore/host-config"):
+            asked = http.client.HTTPConnection(address.netloc, timeout=10)
+            asked.request("GET", path, headers={"Host": host})
+            answer = asked.getresponse()
+            assert answer.status == status, (host, path)
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            asked.close()

@@ -4,6 +4,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -226,3 +227,19 @@ def test_a_gpu_that_is_not_here_is_bad_input_and_no_study(home: Path) -> None:
     assert done.stderr.startswith("error: device: no cuda on this machine (accelerator here: ")
     assert done.stderr.count("\n") == 1
     assert Store(home).studies() == []
+
+
+def test_studies_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    kept, bad = store.create(StudySpec()), store.create(StudySpec())
+    store.close()
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("UPDATE studies SET environment = '[]' WHERE id = ?", (bad,))
+    said = run(tmp_path, "studies")
+    assert kept in said.stdout
+    line = "cannot be read: damaged, or of another version\n"
+    assert (said.returncode, said.stderr) == (0, f"{store.path}: 1 study {line}")
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("UPDATE studies SET environment = '[]'")
+    said = run(tmp_path, "studies")
+    assert (said.stdout, said.stderr) == ("", f"{store.path}: 2 studies {line}")
