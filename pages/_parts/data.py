@@ -80,6 +80,14 @@ def _file_of(store: Store) -> tuple[int, int] | None:
 
 
 @dataclass(frozen=True)
+class _Memo:
+    """What was made of a study's cells; many browsers that ask at once wait for one that makes it."""
+
+    made: dict[Hashable, Any] = field(default_factory=dict)
+    guard: threading.RLock = field(default_factory=threading.RLock)
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """A study at one moment."""
 
@@ -88,7 +96,7 @@ class Snapshot:
     events: list[Event]
     result: StudyResult
     """Judged by the declared thresholds."""
-    memo: "_Memo"
+    memo: _Memo = field(default_factory=_Memo)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What `make` gives, made once for as long as the study's cells stay as they are."""
@@ -97,14 +105,6 @@ class Snapshot:
                 self.memo.made[key] = make()
             made: T = self.memo.made[key]
         return made
-
-
-@dataclass(frozen=True)
-class _Memo:
-    """What was made of a study's cells; many browsers that ask at once wait for one that makes it."""
-
-    made: dict[Hashable, Any] = field(default_factory=dict)
-    guard: threading.RLock = field(default_factory=threading.RLock)
 
 
 _REST, _REST_MOST_S = 10, 1.0

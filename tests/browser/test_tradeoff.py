@@ -222,7 +222,7 @@ def test_what_the_browser_decides_is_what_python_decides(
 ) -> None:
     address, store, study = tuned
     row, cells = store.study(study), store.cells(study)
-    found = Snapshot(row, cells, [], assemble(row, cells), {})
+    found = Snapshot(row, cells, [], assemble(row, cells))
     edges = [0.5, 0.6, 0.8, 0.82, 1.0]
     times = [1.0, 1.1, 1.2, 1.35, 1.52, 1.55, 2.0, *(e for one in _intervals(found) for e in one)]
     page = visitor().page()
