@@ -1,20 +1,18 @@
 """Live: what is happening, and what is known already?"""
 
-import time
 from datetime import UTC, datetime
 from html import escape
 
 import streamlit as st
 
 from pages._parts import chrome, markup, progress
-from pages._parts.data import Snapshot, board_of, expected, get_store, snapshot
+from pages._parts.data import Snapshot, board_of, get_store, snapshot, spent_and_left
 from pages._parts.measure_longer import lead_on
 from pages._parts.pairs import pairs_chart
 from pages._parts.picture import not_measured, points
 from pages._parts.progress import PHASES_NOTE
 from pages._parts.queue import Queue, queue_of, waiting_words
 from pages._parts.still import still, unfilled
-from pages._parts.time_left import elapsed_s, left_words, time_left
 from pages._parts.words import (
     CELL_MEANING,
     STATUS_SENTENCES,
@@ -117,9 +115,7 @@ def _standing(found: Snapshot, board: list[progress.GridCell], queue: Queue | No
     if making := progress.preparing(found.events):
         return f"Once on this machine, {making}."
     done, total = progress.settled(board)
-    now = time.time()
-    spent = elapsed_s(found.events, now)
-    still = left_words(time_left(expected(found), board, found.cells, spent, now))
+    spent, still = spent_and_left(found)
     return f"Measuring {what}: {done} of {total} cells, {duration(spent)} so far{still}."
 
 

@@ -23,12 +23,13 @@ from recompute_core.results import StudyResult
 from recompute_core.settings import OwnSettings
 from recompute_core.spec import StudySpec
 from recompute_core.studies.assemble import assemble
-from recompute_core.studies.forecast import Forecast, forecast, measured_speed
+from recompute_core.studies.forecast import forecast, measured_speed
 from recompute_core.studies.salvage import is_marked
 from recompute_core.studies.searching import at_shape
-from recompute_core.studies.store import Cell, Event, Status, Store, StudyRow, home_folder
+from recompute_core.studies.store import Cell, Event, Status, Store, StudyRow, file_at, home_folder
 
 from .progress import GridCell, grid
+from .time_left import elapsed_s, left_words, time_left
 
 T = TypeVar("T")
 
@@ -56,27 +57,16 @@ class _Kept:
 
     def __init__(self, home: Path) -> None:
         self._store = Store(home)
-        self._file = _file_of(self._store)
         self._guard = threading.Lock()
 
     def store(self) -> Store:
         with self._guard:
-            there = _file_of(self._store)
+            there = file_at(self._store.path)
             if there is None:
                 raise StoreError(f"{self._store.path}: is gone; put it back, or start the server again")
-            if there != self._file or is_marked(self._store.path):
+            if there != self._store.file or is_marked(self._store.path):
                 self._store = Store(self._store.home)
-                self._file = _file_of(self._store)
             return self._store
-
-
-def _file_of(store: Store) -> tuple[int, int] | None:
-    """Which file a store is."""
-    try:
-        found = store.path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 @dataclass(frozen=True)
@@ -177,11 +167,13 @@ def board_of(found: Snapshot) -> list[GridCell]:
     return found.once("board", lambda: grid(found.result, found.cells, not found.row.ended))
 
 
-def expected(found: Snapshot) -> Forecast:
-    """What a study was going to cost."""
-    spec = found.row.spec
+def spent_and_left(found: Snapshot) -> tuple[float, str]:
+    """How many seconds a study has been measured, and in words how long it may still take."""
+    spec, now = found.row.spec, time.time()
     known = speed(get_store(), spec.workload.name)
-    return found.once(("forecast", known), lambda: forecast(spec, known))
+    expected = found.once(("forecast", known), lambda: forecast(spec, known))
+    spent = elapsed_s(found.events, now)
+    return spent, left_words(time_left(expected, board_of(found), found.cells, spent, now))
 
 
 def measured_in(row: StudyRow, shape: str) -> dict[str, str]:

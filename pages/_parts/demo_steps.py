@@ -14,12 +14,11 @@ from recompute_core.results import Measured, Memory
 from recompute_core.words import count
 
 from . import chrome, demo_charts, demo_gates, demo_words, markup, progress
-from .data import Snapshot, board_of, expected
+from .data import Snapshot, board_of, spent_and_left
 from .demo_charts import Look
 from .demo_study import DEMO, Told, arrived, speed_up
 from .demo_words import Said
 from .still import Size, still
-from .time_left import elapsed_s, left_words, time_left
 from .whatif import rejudge
 from .words import UNFINISHED_SENTENCES, literal, plan_label, workload_label
 
@@ -282,11 +281,8 @@ def standing(found: Snapshot) -> str:
         return f"Queued: {what} starts as soon as the device is free."
     if not found.cells:
         return f"Starting {what}: torch is being loaded."
-    board = board_of(found)
-    done, total = progress.settled(board)
-    now = time.time()
-    spent = elapsed_s(found.events, now)
-    still = left_words(time_left(expected(found), board, found.cells, spent, now))
+    done, total = progress.settled(board_of(found))
+    _, still = spent_and_left(found)
     running = next((cell for cell in found.cells if cell.state == "running"), None)
     doing = f": {running.phase} of {plan_label(running.plan)}" if running else ""
     return f"Measuring {what}{doing}, {done} of {total} cells{still}."

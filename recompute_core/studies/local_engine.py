@@ -43,7 +43,10 @@ class LocalEngine:
             process = self._process(assignment, theirs)
             try:
                 process.start()
-            except (EOFError, OSError):  # the fork server was killed just now; another is started
+            except (
+                EOFError,
+                ConnectionError,
+            ):  # the fork server was killed just now; another is started
                 ours.close()
             else:
                 return LocalWorker(process, ours)

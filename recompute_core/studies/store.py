@@ -425,7 +425,7 @@ class Store:
                     self._say_if_it_was_there()
             self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.execute("PRAGMA foreign_keys = ON")
-            self._file = _identity(self.path)
+            self.file = file_at(self.path)
         finally:
             opening.release()
 
@@ -505,8 +505,11 @@ class Store:
 
         taken = 0
         for row in self._readable(self._db.execute("SELECT * FROM studies").fetchall()):
-            cells = [_cell_of(cell) for cell in self._cell_rows(row.id)]
-            if row.status == "done" and next_task(row.spec, Book.of(cells)) is not None:
+            is_missing = False
+            with suppress(ValueError, StudyError):  # whoever reads the study says so
+                cells = [_cell_of(cell) for cell in self._cell_rows(row.id)]
+                is_missing = next_task(row.spec, Book.of(cells)) is not None
+            if row.status == "done" and is_missing:
                 changes = "status = 'running', verdict = NULL, sentence = ''"
                 with self._db:
                     self._db.execute(f"UPDATE studies SET {changes} WHERE id = ?", (row.id,))
@@ -542,10 +545,10 @@ class Store:
 
     def _check_place(self) -> None:
         """What a file says that is no longer there is of no store: nobody else reads or keeps it."""
-        there = _identity(self.path)
+        there = file_at(self.path)
         if there is None:
             raise StoreError(f"{self.path}: is gone; put it back, and start again")
-        if there != self._file:
+        if there != self.file:
             raise StoreError(f"{self.path}: is another file than it was; start again")
 
     @contextmanager
@@ -561,7 +564,7 @@ class Store:
             raise StoreError(f"{self.path}: {said}") from None
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def file_at(path: Path) -> tuple[int, int] | None:
     """Which file it is; None where there is none."""
     try:
         found = path.stat()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recompute_core.errors import StoreError, StudyError
+from recompute_core.settings import shape_key
 from recompute_core.spec import StudySpec
 from recompute_core.studies import salvage
 from recompute_core.studies.salvage import were_set_aside
@@ -159,6 +160,27 @@ def test_what_is_no_json_or_of_no_study_is_not_brought_over(tmp_path: Path) -> N
     ]
     (row,) = store.studies()
     assert (row.status, row.verdict, row.sentence) == ("interrupted", None, ""), "resume does the rest"
+    store.close()
+
+
+@pytest.mark.parametrize("change", ["phase = 'none of ours'", "payload = '{}'"])
+def test_a_record_that_says_nothing_keeps_no_store_from_being_mended(
+    tmp_path: Path, change: str
+) -> None:
+    store = Store(tmp_path)
+    spec = StudySpec()
+    study, shape = store.create(spec), shape_key(spec.at(spec.shapes[0]))
+    for phase in ("reference", "noise", "legality"):
+        store.begin_cell(study, shape, "none", phase)
+        store.finish_cell(study, shape, "none", phase, {})
+    store.conclude(study, "done", "adopt", "Adopt.")
+    store.close()
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute(f"UPDATE cells SET {change} WHERE phase = 'legality'")
+    _overwrite(store.path, 0, 1)
+    store = Store(tmp_path)
+    assert len(were_set_aside(store.path)) == 1
+    assert [row.id for row in store.studies()] == [study]
     store.close()
 
 
