@@ -45,6 +45,8 @@ address_option = click.option(
     metavar="HOST:PORT",
     help=f"The Ray cluster, or auto for the one that this machine is part of; else {ADDRESS}.",
 )
+_MOST_LISTED = 1000
+
 set_option = click.option(
     "--set", "settings", multiple=True, metavar="PATH=VALUE", help="Change one setting; may be repeated."
 )
@@ -201,8 +203,8 @@ def studies(json_file: str | None) -> None:
     from .words import count
 
     store = Store()
-    rows = store.studies()
-    if hidden := min(store.count(), 1000) - len(rows):
+    rows = store.studies(limit=_MOST_LISTED)
+    if hidden := min(store.count(), _MOST_LISTED) - len(rows):
         said = f"{count(hidden, 'study', 'studies')} cannot be read: damaged, or of another version"
         click.echo(f"{store.path}: {said}", err=True)
     if json_file != "-" and rows:

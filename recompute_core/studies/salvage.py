@@ -23,8 +23,7 @@ from .leaves import PAGE, rows_on_leaves
 _BESIDE = ("", "-wal", "-shm")
 _ASIDE = ".damaged-"
 _COPY = "recompute.salvage-"
-_COLUMNS = {"studies": 10, "cells": 9, "events": 8}
-"""By table how many values its rows have, which tells a row on a leaf apart."""
+_TABLES = ("studies", "cells", "events")
 
 
 @dataclass(frozen=True)
@@ -202,13 +201,13 @@ def _read(copy: Path, db: sqlite3.Connection) -> tuple[list[tuple[Any, ...]], ..
             file.write(_first_page(db))
     with closing(connect(copy)) as old:
         old.execute("PRAGMA writable_schema = ON")  # one bad line of the schema hides no other table
-        found: dict[str, Rows] = {table: {} for table in _COLUMNS}
+        found: dict[str, Rows] = {table: {} for table in _TABLES}
         broken = [table for table, rows in found.items() if not _follow(old, table, rows)]
         if broken:
             with suppress(*TROUBLE):
                 old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     if broken and begins:
-        tables = {_COLUMNS[table]: found[table] for table in broken}
+        tables = {_columns(db, table): found[table] for table in broken}  # no two have as many
         for rowid, values in rows_on_leaves(copy):
             tables.get(len(values), {}).setdefault(rowid, values)
     # A number that is the rowid itself is on its leaf as NULL.
@@ -253,6 +252,10 @@ def _follow(db: sqlite3.Connection, table: str, found: Rows) -> bool:
             if not (is_damage(error) or isinstance(error, OverflowError) or _is_missing(error)):
                 raise
     return False
+
+
+def _columns(db: sqlite3.Connection, table: str) -> int:
+    return len(db.execute(f"SELECT * FROM {table} LIMIT 0").description)
 
 
 def _is_missing(error: Exception) -> bool:

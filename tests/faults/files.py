@@ -3,7 +3,7 @@
 import random
 
 from .ledger import Count
-from .scene import ended, scene
+from .scene import VERDICTS, ended, scene
 
 _PAGE = 4096
 
@@ -15,7 +15,7 @@ def corrupt(chance: random.Random) -> Count:
     and is not what it was is. Where the first page alone is broken nothing may be gone."""
     count = Count("store corrupted", runs=1)
     with scene() as here:
-        assert ended(here.start_study()).code in (0, 1, 3)
+        assert ended(here.start_study()).code in VERDICTS
         before, study, path = here.finished(), here.study(), here.home / "recompute.sqlite3"
         assert study is not None
         content = bytearray(path.read_bytes())
@@ -37,7 +37,7 @@ def corrupt(chance: random.Random) -> Count:
         count.lost += len(before.keys() - after.keys()) if first == 0 else 0
         count.broken += here.run("studies").code != 0
         again = ended(here.start_study())
-        count.broken += again.code not in (0, 1, 3)
+        count.broken += again.code not in VERDICTS
         count.tracebacks += not again.is_plain
         count.tracebacks += len(here.tracebacks())
         count.orphans += here.orphans()

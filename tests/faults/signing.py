@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 
 from .ledger import Count
-from .scene import Said, Scene, ended, scene
+from .scene import VERDICTS, Said, Scene, ended, scene
 
 
 def interrupted(chance: random.Random, times: int) -> Count:
     """One finished study, signed `times` times, each time stopped at another moment."""
     count = Count("stopped while signing")
     with scene() as here:
-        assert ended(here.start_study()).code in (0, 1, 3)
+        assert ended(here.start_study()).code in VERDICTS
         before, study, key = here.finished(), here.study(), here.folder / "signer.key"
         assert study is not None
         here.extra = {"RECOMPUTE_KEY_PASSPHRASE": "correct horse battery"}
@@ -23,7 +23,7 @@ def interrupted(chance: random.Random, times: int) -> Count:
         trust = ("--name", "ann", "--yes", made["fingerprint"])
         assert here.run("keys", "trust", f"{key}.pub.pem", *trust).code == 0
         begun = time.monotonic()
-        assert _signed(here, study, key, "whole").code in (0, 1, 3)
+        assert _signed(here, study, key, "whole").code in VERDICTS
         takes_s = time.monotonic() - begun
         for number in range(times):
             count.runs += 1
@@ -38,7 +38,7 @@ def interrupted(chance: random.Random, times: int) -> Count:
                 count.broken += here.run("verify", str(out)).code != 0
             if number % 2:  # who is asked to end tidies up
                 count.broken += any(here.folder.glob(".*.part"))
-        count.broken += _signed(here, study, key, "again").code not in (0, 1, 3)
+        count.broken += _signed(here, study, key, "again").code not in VERDICTS
         count.lost += here.finished() != before
         count.orphans += here.orphans()
     return count
