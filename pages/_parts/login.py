@@ -17,6 +17,8 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 
 from .words import literal
 
+LEAVING = "login.leaving"
+
 
 def require_login() -> None:
     """Draw nothing but a login until there is one; ends the run there."""
@@ -27,6 +29,9 @@ def require_login() -> None:
     if st.user.get("is_logged_in", not login_is_asked()):
         return
     st.title("Recompute Studio", anchor=False)
+    if st.session_state.get(LEAVING):
+        st.write("Logging out …")
+        st.stop()
     st.write("Log in to see studies, reports and launches of this server.")
     st.button("Log in", type="primary", on_click=st.login)
     st.stop()
@@ -66,4 +71,13 @@ def account() -> None:
         return
     name = st.user.get("email") or st.user.get("name") or st.user.get("sub") or "somebody"
     st.html(f'<div class="rs-side">Logged in as {escape(str(name)[:80])}</div>')
-    st.button("Log out", on_click=st.logout)
+    st.button("Log out", on_click=_leave)
+
+
+def _leave() -> None:
+    """Log out. The session ends at once, the browser's cookie only once it has followed to the logout.
+
+    Whoever goes elsewhere in between is logged in still, so this page must not show the login before.
+    """
+    st.session_state[LEAVING] = True
+    st.logout()

@@ -106,6 +106,7 @@ def test_time_loses_nothing_and_doubles_nothing(
             assert [row.id for row in store.studies()] == [study]
         # In the morning another server answers; the tab was never touched.
         with serving(home, port):
+            settle(page, 60)  # what it shows is of yesterday until it is connected again
             expect(page.get_by_text("Device: idle")).to_be_visible(timeout=60_000)
             page.get_by_role("link", name="Trade-off", exact=True).click(timeout=60_000)
             expect(page.get_by_role("heading", name="Trade-off")).to_be_visible(timeout=60_000)
