@@ -7,6 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+MOST_COPIED = 10_000_000
+"""Letters of JSON that copies of one node come to, at most."""
 NASTY = (
     "",
     " ",
@@ -129,7 +131,9 @@ def _changed(draw: st.DrawFn, document: Any) -> Any:
             draw(st.sampled_from((3, 60, 70, 300))), draw(st.sampled_from(("list", "map")))
         )
     elif what == 4:
-        above[key] = [node] * draw(st.sampled_from((0, 1, 2, 1001)))
+        # Of what is large already there are fewer: the maker of an input has a memory too.
+        most_copies = MOST_COPIED // len(as_json(node))
+        above[key] = [node] * min(draw(st.sampled_from((0, 1, 2, 1001))), most_copies)
     elif what == 5 and isinstance(node, int | float) and abs(node) < 1e300:
         above[key] = draw(st.sampled_from((-node, node + 1, str(node)[:9], node * 10**20)))
     elif what == 6 and isinstance(node, str):
